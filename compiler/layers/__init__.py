@@ -13,8 +13,8 @@ from compiler.layers.attention import ATTENTION, DOT_ATTENTION
 from compiler.layers.augment import AUGMENT, DROPOUT, NOISE, RANDOM_CROP, RANDOM_FLIP
 from compiler.layers.conv import CONVS, TRANSPOSED
 from compiler.layers.dense import DENSE
-from compiler.layers.elementwise import ACTIVATION, ADD, MAP, MULTIPLY, SCALE_SHIFT
-from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, SOFTMAX
+from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRELU, SCALE_SHIFT
+from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX
 from compiler.layers.pool import POOLS
 from compiler.layers.recurrent import GRU, LSTM, RNN
 from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
@@ -25,9 +25,10 @@ __all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
 
 KINDS: Final[tuple[LayerKind, ...]] = (
     DENSE, *CONVS, *TRANSPOSED, *POOLS, UPSAMPLE, PAD,
-    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, SCALE_SHIFT, MAP, ACTIVATION, SOFTMAX, LOG_SOFTMAX,
+    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, SCALE_SHIFT, MAP, ACTIVATION, PRELU, GLU,
+    SOFTMAX, LOG_SOFTMAX,
     DROPOUT, NOISE, AUGMENT, RANDOM_FLIP, RANDOM_CROP,
-    BATCH_NORM, LAYER_NORM, GROUP_NORM, INSTANCE_NORM,
+    BATCH_NORM, LAYER_NORM, RMS_NORM, GROUP_NORM, INSTANCE_NORM,
     EMBEDDING, ONE_HOT, LEARNED, POSITIONS, ATTENTION, DOT_ATTENTION, RNN, GRU, LSTM,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Elementwise layers: add, multiply, formulas, activations.
+"""Elementwise layers: add, multiply, formulas, activations, gated and trained ones.
 
 Assumes: inputs of (batch, ...).
 Guarantees: text depends only on the number of inputs and on formulas.
@@ -12,11 +12,12 @@ from functools import partial
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Binary, Expr, Ref, substitute
-from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf
-from compiler.expr.keys.values import COUNT
+from compiler.expr.ast import Binary, Cond, Expr, Ref, substitute
+from compiler.expr.keys.kinds import Alternative, Choice, Expression, Field, MapOf, Option, switch
+from compiler.expr.keys.values import COUNT, NUMBER
 from compiler.ir.level1.builder import Operand, identity
-from compiler.layers.shared.context import X0, X1, X2, Context, reshape, weight, whole
+from compiler.layers.shared.activations import ACTIVATIONS, activation
+from compiler.layers.shared.context import X0, X1, X2, Context, flag, number, reshape, sliced, weight, whole
 from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -194,4 +195,112 @@ ACTIVATION = LayerKind(
     _same,
     _write_same,
     moves=True,
+)
+
+# ------------------------------------------------------------------------------------------- gates
+
+
+def _halved(p: Place, x: Shape) -> Result:
+    if not x:
+        raise Misfit(f"a glu layer needs an axis; `{p.source}` is a single number")
+    axis = p.axis(x, len(x) - 1)
+    if x[axis] % 2:
+        message = f"`{p.source}` has {x[axis]} elements along axis {axis} (shape {shown(x)}), which cannot be halved"
+        raise Misfit(message, None, "axis" if "axis" in p.values else None)
+    return (*x[:axis], x[axis] // 2, *x[axis + 1 :]), {"axis": axis, **p.attrs("function", "gate")}
+
+
+def _gate(layer: l0.Layer) -> Expr:
+    name = layer.attr("function")
+    assert isinstance(name, str)
+    return activation(name)
+
+
+def glu(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+    """One half of an axis times a function of the other: Dauphin et al. 2017, Shazeer 2020."""
+    axis = whole(layer, "axis")
+    half, names = layer.shape[axis], ("value", "gate") if layer.attr("gate") == "last" else ("gate", "value")
+    parts = {
+        n: sliced(c, f"{layer.name}.{n}", x, 1 + axis, k * half, (k + 1) * half, layer) for k, n in enumerate(names)
+    }
+    body = X0 * substitute(_gate(layer), {"x": X1})
+    return c.graph.map(f"{layer.name}.y", body, [identity(parts[n]) for n in ("value", "gate")], span=layer.span)
+
+
+def _write_glu(w: Writer, layer: l0.Layer) -> str:
+    g, axis, sources = w.graph, 1 + whole(layer, "axis"), w.source(layer)
+    half = layer.shape[axis - 1]
+    halves = [
+        g.node("Slice", [sources, *(g.constant([v], True) for v in (k * half, (k + 1) * half, axis))],
+               f"{layer.name}/half") for k in (0, 1)
+    ]  # fmt: skip
+    value, gate = halves if layer.attr("gate") == "last" else reversed(halves)
+    return g.node("Mul", [value, g.expression(_gate(layer), {"x": gate}, f"{layer.name}/gate")], layer.name)
+
+
+GLU = LayerKind(
+    layer(
+        "glu",
+        "Halves an axis: one half times a function of the other, the gate. With `sigmoid` the gated linear unit, with "
+        "`silu` SwiGLU, with `gelu` GEGLU, with `relu` ReGLU, where a `dense` layer of twice the units is before it.",
+        Field(
+            "function",
+            Choice("function", tuple(Option(name, f"`{text}`") for name, text in ACTIVATIONS.items())),
+            "The function of the gate.",
+            default="sigmoid",
+            example="function: silu",
+        ),
+        Field("axis", COUNT, f"{AXIS} Without it, the last.", example="axis: 0"),
+        Field(
+            "gate",
+            Choice("half", (Option("last", "The second half, as in PyTorch."), Option("first", "The first half."))),
+            "Which half the function is of.",
+            default="last",
+        ),
+        elsewhere={"dim": "`axis`", "activation": "`function`"},
+    ),
+    _halved,
+    glu,
+    _write_glu,
+)
+
+# ------------------------------------------------------------------------------------ trained slopes
+
+
+def _sloped(p: Place, x: Shape) -> Result:
+    if p.values["channels"] and not x:
+        raise Misfit(f"`{p.source}` is a single number and has no channels", None, "channels")
+    return x, p.attrs("channels", "slope")
+
+
+def prelu(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+    """He et al. 2015, eq. 1."""
+    channels = flag(layer, "channels")
+    shape = (x.shape[1],) if channels else (1,)
+    slope = weight(c, f"{layer.name}.weight", shape, "constant", (number(layer, "slope"),), layer)
+    slope = slope if channels else reshape(c, f"{layer.name}.slope", slope, (), layer)
+    operands = (identity(x), (slope, (1,) if channels else ()))
+    return c.graph.map(f"{layer.name}.y", Cond(X0 > 0, X0, X1 * X0), operands, span=layer.span)
+
+
+def _write_prelu(w: Writer, layer: l0.Layer) -> str:
+    values = w.weights[f"{layer.name}.weight"]
+    slope = w.graph.weight(f"{layer.name}.weight", values.reshape(-1, *(1,) * (len(layer.shape) - 1)))
+    return w.graph.node("PRelu", [w.source(layer), slope], layer.name)
+
+
+PRELU = LayerKind(
+    layer(
+        "prelu",
+        "Keeps what is positive and multiplies the rest by a trained slope; slopes are of the class `norms`, like "
+        "scales of normalisations.",
+        switch("channels", "Whether each channel (axis 0) has a slope of its own."),
+        Field("slope", NUMBER, "What slopes begin with.", default=0.25),
+        elsewhere={"num_parameters": "`channels: true`", "init": "`slope`"},
+    ),
+    _sloped,
+    prelu,
+    _write_prelu,
+    trained=always,
+    norm=True,
 )

@@ -1,4 +1,4 @@
-"""Batch, layer and group normalisation; softmax.
+"""Batch, layer, RMS and group normalisation; softmax.
 
 Assumes: inputs of (batch, ...).
 Guarantees: statistics over the valid rows of the batch; the shift of a softmax, and the mean inside a variance, are
@@ -17,7 +17,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
-from compiler.expr.keys.kinds import Field
+from compiler.expr.keys.kinds import Field, switch
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.layers.shared.context import PRODUCT, X0, X1, X2, X3, Context, call, flag, number, reshape, weight, whole
@@ -155,28 +155,32 @@ def _standard(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     square = off * off * Ref("share")
     center = _center(c, name, mean, layer)
     var = g.reduce(f"{name}.var", square, (identity(x), (center, (0, 1))), x, (0, 1), scalars=share, span=span)
-    inverse = g.map(
-        f"{name}.inverse",
-        1.0 / call("sqrt", X0 + Ref("epsilon")),
-        (identity(var),),
-        scalars=(("epsilon", number(layer, "epsilon")),),
-        span=span,
-    )
     body = off * X2
+    inverse = _inverse(c, layer, var)
     return g.map(f"{name}.standard", body, (identity(x), (mean, (0, 1)), (inverse, (0, 1))), span=span)
 
 
-def _scaled(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, shape: tuple[int, ...]) -> l1.Tensor:
-    """y * weight + bias along an axis, if the layer has them; `shape`: that of the trained arrays."""
+def _inverse(c: Context, layer: l0.Layer, square: l1.Tensor) -> l1.Tensor:
+    """1 / sqrt(square + epsilon)."""
+    epsilon = (("epsilon", number(layer, "epsilon")),)
+    body = 1.0 / call("sqrt", X0 + Ref("epsilon"))
+    return c.graph.map(f"{layer.name}.inverse", body, (identity(square),), scalars=epsilon, span=layer.span)
+
+
+def _scaled(
+    c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, shape: tuple[int, ...], shifts: bool = True
+) -> l1.Tensor:
+    """y * weight + bias along an axis, if the layer has them (`shifts`: a bias, too); `shape`: that of the trained
+    arrays."""
     if not flag(layer, "affine", True):
         return y
-    gamma = weight(c, f"{layer.name}.weight", shape, "ones", (), layer)
-    beta = weight(c, f"{layer.name}.bias", shape, "zeros", (), layer)
+    parts = ("weight", "bias") if shifts else ("weight",)
+    initial = {"weight": "ones", "bias": "zeros"}
+    arrays = {p: weight(c, f"{layer.name}.{p}", shape, initial[p], (), layer) for p in parts}
     flat = (math.prod(shape),)
-    gamma = reshape(c, f"{layer.name}.weight.flat", gamma, flat, layer)
-    beta = reshape(c, f"{layer.name}.bias.flat", beta, flat, layer)
-    body = X0 * X1 + X2
-    return c.graph.map(f"{layer.name}.scaled", body, (identity(y), (gamma, (axis,)), (beta, (axis,))), span=layer.span)
+    flats = [reshape(c, f"{layer.name}.{p}.flat", w, flat, layer) for p, w in arrays.items()]
+    body = X0 * X1 + X2 if shifts else PRODUCT
+    return c.graph.map(f"{layer.name}.scaled", body, (identity(y), *((w, (axis,)) for w in flats)), span=layer.span)
 
 
 def _scale_and_shift(w: Writer, layer: l0.Layer, shape: tuple[int, ...]) -> list[str]:
@@ -194,14 +198,25 @@ def _layer_shape(p: Place, x: Shape) -> Result:
 
 
 def layer_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Ba, Kiros & Hinton 2016, over the last `axes` axes of each sample."""
+    """Ba, Kiros & Hinton 2016, or by the mean square alone (Zhang & Sennrich 2019), over the last `axes` axes of each
+    sample."""
     axes = whole(layer, "axes")
     rank = len(x.shape)
     inner = x.shape[rank - axes :]
     parts = math.prod(x.shape[1 : rank - axes])
     flat = reshape(c, f"{layer.name}.flat", x, (x.shape[0], parts, math.prod(inner)), layer)
-    y = _scaled(c, layer, _standard(c, layer, flat), 2, inner)
+    standard = _standard if layer.kind == "layer_norm" else _by_square
+    y = _scaled(c, layer, standard(c, layer, flat), 2, inner, layer.kind == "layer_norm")
     return reshape(c, f"{layer.name}.y", y, x.shape, layer)
+
+
+def _by_square(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+    """x / sqrt(mean of x ** 2 + epsilon) over the last of the axes (batch, parts, elements)."""
+    g, name, span = c.graph, layer.name, layer.span
+    share = (("share", 1.0 / x.shape[2]),)
+    square = g.reduce(f"{name}.square", X0 * X0 * Ref("share"), (identity(x),), x, (0, 1), scalars=share, span=span)
+    inverse = _inverse(c, layer, square)
+    return g.map(f"{name}.standard", PRODUCT, (identity(x), (inverse, (0, 1))), span=span)
 
 
 def _write_layer(w: Writer, layer: l0.Layer) -> str:
@@ -223,25 +238,61 @@ def _read_layer(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compute
     return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
 
 
+def _write_rms(w: Writer, layer: l0.Layer) -> str:
+    """By its parts: RMSNormalization came with opset 23."""
+    g, x = w.graph, w.source(layer)
+    square = g.node("Mul", [x, x], f"{layer.name}/squares")
+    axes = g.constant(list(range(-whole(layer, "axes"), 0)), True)
+    mean = g.node("ReduceMean", [square, axes], f"{layer.name}/mean")
+    total = g.node("Add", [mean, g.constant(number(layer, "epsilon"))], f"{layer.name}/total")
+    y = g.node("Div", [x, g.node("Sqrt", [total], f"{layer.name}/root")], layer.name)
+    return g.node("Mul", [y, w.weight(layer, "weight")], f"{layer.name}/scaled") if _affine(layer) else y
+
+
+def _read_rms(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins, moved=True)
+    axis = axis_of(node, int(attrs.get("axis", -1)), x)
+    if axis < x.batch + x.after:
+        raise refused(node, "it works along the batch")
+    inner = x.shape[axis:]
+    weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
+    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
+    return m.layer("rms_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
+
+
+_AXES = Field("axes", POSITIVE, "How many of the last axes are normalised together.", default=1, example="axes: 1")
+_OF_LAST = {"normalized_shape": "`axes`", "elementwise_affine": "`affine`"}
+
 LAYER_NORM = LayerKind(
     layer(
         "layer_norm",
         "Normalises the last axes of each sample, then scales and shifts every element of them.",
-        Field(
-            "axes",
-            POSITIVE,
-            "How many of the last axes are normalised together.",
-            default=1,
-            example="axes: 1",
-        ),
+        _AXES,
         EPSILON,
         AFFINE,
-        elsewhere={"normalized_shape": "`axes`", "elementwise_affine": "`affine`"},
+        elsewhere=_OF_LAST,
     ),
     _layer_shape,
     layer_norm,
     _write_layer,
     {"LayerNormalization": _read_layer},
+    trained=_affine,
+    norm=True,
+)
+RMS_NORM = LayerKind(
+    layer(
+        "rms_norm",
+        "Divides the last axes of each sample by the root of their mean square (the mean stays), then scales every "
+        "element of them.",
+        _AXES,
+        Field("epsilon", EPSILON.kind, "Added to the mean square.", default=1e-5),
+        switch("affine", "Whether a trained scale follows.", True),
+        elsewhere=_OF_LAST,
+    ),
+    _layer_shape,
+    layer_norm,
+    _write_rms,
+    {"RMSNormalization": _read_rms},
     trained=_affine,
     norm=True,
 )

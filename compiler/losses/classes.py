@@ -7,7 +7,7 @@ import math
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.expr.keys.kinds import Field, ListOf, Value, entry, instead
+from compiler.expr.keys.kinds import Choice, Field, ListOf, Option, Value, entry, instead
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Rows
@@ -16,17 +16,21 @@ from compiler.losses.rows import X0, X1, X2, chosen, mean_rows
 
 def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
-    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
-    whose class has weight 0 are not used."""
+    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Class weights
+    multiply the terms of the classes, as in PyTorch. Without smoothing, scores of rows whose class has weight 0 are not
+    used."""
     last = len(logits.shape) - 1
     row = tuple(range(last))
+    smoothing = dict(loss.attrs).get("smoothing", 0.0)
     of_class: l1.Tensor | None = None
+    weighed: tuple[Operand, ...] = ()
     if loss.class_weights:
         classes = g.add(
             l1.Constant(l1.Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span)
         )
         of_class = g.gather(f"{name}.weight", classes, target)
-        if 0.0 in loss.class_weights:
+        weighed = ((classes, (last,)),)
+        if 0.0 in loss.class_weights and not smoothing:
             logits = chosen(g, f"{name}.weighted", logits, of_class)
     largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
     exponent = Call("exp", (X0 - X1,))
@@ -34,16 +38,24 @@ def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1
     operands: list[Operand] = [identity(total), identity(largest)]
     body: Expr = Call("log", (X0,)) + X1
     scalars: tuple[tuple[str, float], ...] = ()
-    if smoothing := dict(loss.attrs).get("smoothing", 0.0):
-        operands += [identity(g.reduce(f"{name}.scores", X0, (identity(logits),), logits, row))]
-        scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
-        body = body - Ref("everywhere") * X2
+    spread: Expr | None = None
+    if smoothing:
+        score = X0 * X1 if weighed else X0
+        operands += [identity(g.reduce(f"{name}.scores", score, (identity(logits), *weighed), logits, row))]
+        every = smoothing / logits.shape[-1]
+        scalars = (("right", 1.0 - smoothing), ("everywhere", every))
+        if weighed:
+            spread = Ref("spread") * body - Ref("everywhere") * X2
+            scalars = (*scalars, ("spread", every * sum(loss.class_weights)))
+        else:
+            body = body - Ref("everywhere") * X2
     picked = Ref(f"x{len(operands)}")
     operands.append(identity(g.pick(f"{name}.picked", logits, target, loss.span)))
-    body = body - (Ref("right") * picked if smoothing else picked)
+    body = body - (Ref("right") * picked if smoothing and not weighed else picked)
     if of_class is not None:
-        body = body * Ref(f"x{len(operands)}")
+        own = Ref(f"x{len(operands)}")
         operands.append(identity(of_class))
+        body = body * own if spread is None else Ref("right") * own * body + spread
     each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands, scalars=scalars)
     return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
 
@@ -60,7 +72,21 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
         Field(
             "class_weights",
             ListOf(Value("a number", "1", low=0), low=2, example="[1, 2, 1]"),
-            "A factor for the loss of the samples of each class; the mean is still over all samples.",
+            "A factor for what each class adds to the loss, as in PyTorch: with `smoothing` every class adds "
+            "something to that of a sample. The mean is over all samples, unless `mean` says otherwise.",
+        ),
+        Field(
+            "mean",
+            Choice(
+                "mean",
+                (
+                    Option("samples", "The sum is divided by the number of samples."),
+                    Option("weights", "By the sum of the weights of the right classes in the batch, as in PyTorch."),
+                ),
+            ),
+            "With `class_weights`: what the mean is over.",
+            default="samples",
+            example="mean: weights",
         ),
         MASK,
         IGNORE,
@@ -72,8 +98,10 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
                 "`smoothing`": "label_smoothing",
                 "`ignore`": "ignore_index",
                 "`mask`": "sample_weight",
+                "`class_weights`": "weight weights",
             }
         ),
+        needs=(("mean", ("class_weights",)),),
     ),
     Answers.CLASSES,
     _cross_entropy,

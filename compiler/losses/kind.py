@@ -63,7 +63,7 @@ class LossKind:
     def settings(self) -> tuple[str, ...]:
         """The keys that are numbers."""
         block = self.keys.kind
-        others = {"logits", "prediction", "target", "mask", "ignore", "class_weights"}
+        others = {"logits", "prediction", "target", "mask", "ignore", "class_weights", "mean"}
         return tuple(f.name for f in block.fields if f.name not in others) if isinstance(block, Block) else ()
 
 

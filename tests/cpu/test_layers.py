@@ -72,6 +72,15 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - scale_shift: {}
     - dense: {units: 5, activation: tanh}
     - scale_shift: {axis: 1}
+    - prelu: {}
+    - rms_norm: {axes: 2, epsilon: 1e-3}
+    - prelu: {channels: true}
+    - dense: {units: 6}
+    - glu: {function: silu, gate: first}
+    - rms_norm: {affine: false}
+    - glu: {inputs: image, name: halves}
+    - map: {both: rms_norm_2 + 0.5}
+    - concat: {inputs: [both, halves], axis: 1}
 """),
     "volumes": ((2, 4, 4, 4), "    - conv3d: {filters: 3, kernel: 2, stride: [1, 2, 1], activation: mish}\n"),
     "attention": ((6, 8), """\

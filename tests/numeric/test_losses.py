@@ -50,9 +50,13 @@ def log_softmax(p: Array) -> Array:
 
 def entropy(p: Array, t: Array, smoothing: float = 0.0, weights: Array | None = None) -> float:
     q = log_softmax(p)
+    weights = np.ones(p.shape[-1]) if weights is None else weights
     picked = np.take_along_axis(q, t[..., None], -1)[..., 0]
-    each = -(1 - smoothing) * picked - smoothing * q.mean(-1)
-    return float((each * (1 if weights is None else weights[t])).mean())
+    return float((-(1 - smoothing) * picked * weights[t] - smoothing * (q * weights).mean(-1)).mean())
+
+
+def by_weight(p: Array, t: Array, smoothing: float, weights: Array) -> float:
+    return entropy(p, t, smoothing, weights) / float(weights[t].mean())
 
 
 def huber(p: Array, t: Array) -> float:
@@ -81,6 +85,12 @@ CASES: dict[str, tuple[str, str, str, Loss]] = {
     "smoothing": (CLASS, LOGITS, f"{{softmax_cross_entropy: {L}, smoothing: 0.1}}}}", lambda p, t: entropy(p, t, 0.1)),
     "class_weights": (CLASS, LOGITS, f"{{softmax_cross_entropy: {L}, class_weights: [1, 0.5, 2, 0]}}}}",
         lambda p, t: entropy(p, t, 0.0, np.array([1, 0.5, 2, 0]))),
+    "smooth_weights": (CLASS, LOGITS,
+        f"{{softmax_cross_entropy: {L}, class_weights: [1, 0.5, 2, 0], smoothing: 0.2, mean: weights}}}}",
+        lambda p, t: by_weight(p, t, 0.2, np.array([1, 0.5, 2, 0]))),
+    "steps_by_weight": ("{shape: [3], dtype: int32}", STEPS,
+        f"{{softmax_cross_entropy: {L}, class_weights: [1, 0.5, 2, 0], mean: weights}}}}",
+        lambda p, t: by_weight(p, t, 0.0, np.array([1, 0.5, 2, 0]))),
     "steps": ("{shape: [3], dtype: int32}", STEPS, f"{{softmax_cross_entropy: {L}, smoothing: 0.2}}}}",
         lambda p, t: entropy(p, t, 0.2)),
     "binary": (REAL, OUT, f"{{binary_cross_entropy: {L}, smoothing: 0.1}}}}",

@@ -48,6 +48,8 @@ NETWORKS = {
     "norms": (IMAGE, "batch_norm: {name: b}\ngroup_norm: {groups: 2}\ninstance_norm: {affine: false}\n"
                      "layer_norm: {axes: 2}\nlayer_norm: {axes: 1, affine: false, epsilon: 1e-3}"),
     "scales": (IMAGE, "scale_shift: {}\nscale_shift: {axis: 2}\nscale_shift: {axis: 1}"),
+    "gates": (IMAGE, "rms_norm: {axes: 2}\nprelu: {}\nglu: {axis: 0, function: silu, gate: first}\n"
+                     "prelu: {channels: true}\nglu: {axis: 2}\nrms_norm: {affine: false, epsilon: 0.1}"),
     "norms_of_lists": (LIST, "batch_norm: {}\ngroup_norm: {groups: 3}\nlayer_norm: {}"),
     "softmaxes": (STEPS, "softmax: {inputs: x, axis: 0}\nlog_softmax: {inputs: x}\ndropout: {rate: 0.3}"),
     "joins": (IMAGE, "activation: {name: a, inputs: x, function: sigmoid}\nadd: {name: s, inputs: [a, x, a]}\n"

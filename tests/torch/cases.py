@@ -181,6 +181,8 @@ def norm(kind: str, shape: Shape, **s: Any) -> Head:
             return functional.layer_norm(x, x.shape[-s.get("axes", 1) :], scale, shift, epsilon)
         if kind == "group_norm":
             return functional.group_norm(x, s["groups"], scale, shift, epsilon)
+        if kind == "rms_norm":
+            return functional.rms_norm(x, x.shape[-s.get("axes", 1) :], scale, epsilon)
         return functional.instance_norm(x, None, None, scale, shift, eps=epsilon)
 
     return layer(kind, s, shape, forward)
@@ -199,6 +201,8 @@ _MAPS = ((6, 11), (6, 5, 3), (4, 3, 2, 5))
 NORMS = [
     *(batch_norm(shape, e) for shape in ((7,), *_MAPS, (1, 4, 4), (33, 2, 2)) for e in (1e-5, 1e-2)),
     *(norm("layer_norm", shape, axes=a, epsilon=1e-3, **s) for shape in _MAPS for a in range(1, len(shape) + 1)
+      for s in ({}, {"affine": False})),
+    *(norm("rms_norm", shape, axes=a, epsilon=1e-3, **s) for shape in _MAPS for a in range(1, len(shape) + 1)
       for s in ({}, {"affine": False})),
     *(norm("group_norm", shape, groups=g, **s) for shape in ((6,), *_MAPS) for g in (1, 2, 3)
       if shape[0] % g == 0 and (len(shape) > 1 or g < 6) for s in ({}, {"affine": False, "epsilon": 0.1})),
@@ -225,6 +229,28 @@ def activations() -> Iterator[Head]:
         yield layer("dense", {"units": 6, "activation": name}, (5,), lambda w, x, f=f: f(dense(w, "y", x)))
 
 
+def glus() -> Iterator[Head]:
+    for name, gate in (("sigmoid", "last"), ("silu", "first"), ("gelu", "last")):
+        f = _TORCH.get(name) or getattr(functional, name)
+
+        def forward(w: Weights, x: Any, a: int = -1, f: Any = f, gate: str = gate) -> Any:
+            value, by = torch.chunk(x, 2, a)
+            value, by = (value, by) if gate == "last" else (by, value)
+            return value * f(by)
+
+        yield layer("glu", {"function": name, "gate": gate}, (4, 6), forward)
+        for axis in range(3):
+            yield layer("glu", {"function": name, "gate": gate, "axis": axis}, (2, 4, 6),
+                        lambda w, x, a=axis, forward=forward: forward(w, x, a + 1))  # fmt: skip
+    yield layer("glu", {}, (5, 6), lambda w, x: functional.glu(x))
+
+
+def prelus() -> Iterator[Head]:
+    for shape in ((5,), (3, 4), (2, 3, 4)):
+        for channels in (False, True):
+            yield layer("prelu", {"channels": channels}, shape, lambda w, x: functional.prelu(x, w["y.weight"]))
+
+
 def softmaxes() -> Iterator[Head]:
     for kind in ("softmax", "log_softmax"):
         f = getattr(torch, kind)
@@ -236,6 +262,8 @@ def softmaxes() -> Iterator[Head]:
 
 ELEMENTWISE = [
     *activations(),
+    *glus(),
+    *prelus(),
     *softmaxes(),
     lines("add: {name: $y, inputs: [$x, $x, $x]}", (3, 4), lambda w, x: 3 * x),
     lines("activation: {name: $y_s, inputs: $x, function: sigmoid}\nmultiply: {name: $y, inputs: [$y_s, $x, $y_s]}",
@@ -377,10 +405,14 @@ def entropy(y: Any, t: Any, smoothing: float = 0.0) -> Any:
     return functional.cross_entropy(y.movedim(-1, 1), t, label_smoothing=smoothing)
 
 
-def weighed(y: Any, t: Any) -> Any:
+def weighed(y: Any, t: Any, smoothing: float = 0.0) -> Any:
     """The mean over all samples, not PyTorch's over the sum of the weights."""
+    return by_weight(y, t, smoothing, reduction="none").mean()
+
+
+def by_weight(y: Any, t: Any, smoothing: float = 0.0, **more: Any) -> Any:
     weights = torch.tensor([1, 0.5, 2, 0], dtype=y.dtype)
-    return functional.cross_entropy(y.movedim(-1, 1), t, weight=weights, reduction="none").mean()
+    return functional.cross_entropy(y.movedim(-1, 1), t, weight=weights, label_smoothing=smoothing, **more)
 
 
 def weighed_binary(y: Any, t: Any, weight: float) -> Any:
@@ -400,6 +432,11 @@ _KINDS: list[tuple[str, Any, Any]] = [
     (f"softmax_cross_entropy: {_LOGITS}}}", entropy, whole(4)),
     (f"softmax_cross_entropy: {_LOGITS}, smoothing: 0.3}}", lambda y, t: entropy(y, t, 0.3), whole(4)),
     (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0]}}", weighed, whole(4)),
+    (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0], smoothing: 0.3}}",
+     lambda y, t: weighed(y, t, 0.3), whole(4)),
+    (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0], mean: weights}}", by_weight, whole(4)),
+    (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0], mean: weights, smoothing: 0.3}}",
+     lambda y, t: by_weight(y, t, 0.3), whole(4)),
     (f"binary_cross_entropy: {_LOGITS}}}", functional.binary_cross_entropy_with_logits, chances),
     (f"binary_cross_entropy: {_LOGITS}, smoothing: 0.2}}", smooth_binary, chances),
     (f"binary_cross_entropy: {_LOGITS}, class_weights: [1, 3]}}", lambda y, t: weighed_binary(y, t, 3.0), chances),

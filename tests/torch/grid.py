@@ -28,6 +28,8 @@ from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_pred
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import put_weights
 from compiler.runtime.common.arrays import read_logical
+from compiler.runtime.common.metrics import metrics_of
+from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.trained import Trained, load
 
@@ -241,7 +243,7 @@ def compare(heads: Sequence[Head], precision: str, folder: Path) -> None:
         for name, values in start.items():
             trained.write(name, values)
         trained.step(number, rows.tolist())
-        loss, total = trained.metric("loss") / trained.metric("count"), 0.0
+        loss, total = metrics_of(take_sums(trained.instance, trained.program))["loss"], 0.0
         after = trained.weights()
         for k, head in enumerate(heads):
             before, ends, samples, aims = _own(start, k), _own(after, k), data[head.source][rows], data[f"t{k}"][rows]

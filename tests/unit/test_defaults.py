@@ -104,6 +104,8 @@ network:
     - group_norm: {groups: 2}
     - instance_norm: {}
     - layer_norm: {}
+    - rms_norm: {}
+    - prelu: {}
     - scale_shift: {}
     - augment: {value: x * random()}
     - max_pool2d: {size: 2}
@@ -112,7 +114,8 @@ network:
     - pad: {before: [0, 1, 1]}
     - slice: {to: 2}
     - split: {into: [left, right]}
-    - concat: {inputs: [left, right]}
+    - concat: {inputs: [left, right, left, right]}
+    - glu: {axis: 0}
     - reshape: {shape: [8, 9]}
     - conv1d: {filters: 2, kernel: 2, init: {truncated_normal: {}}}
     - conv_transpose1d: {filters: 2, kernel: 2, init: {uniform: {}}}
@@ -140,7 +143,7 @@ train:
   data: {file: d.npz, inputs: {x: x, k: k, y: y, z: z}, split: {folds: 2}}
   loss:
     sum:
-      - loss: {softmax_cross_entropy: {logits: out, target: z}}
+      - loss: {softmax_cross_entropy: {logits: out, target: z, class_weights: [1, 2, 1]}}
       - loss: {binary_cross_entropy: {logits: out, target: y}}
       - loss: {huber: {prediction: out, target: y}}
   optimizer: {sgd: {learning_rate: 0.1}}

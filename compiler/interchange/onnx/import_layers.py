@@ -19,7 +19,7 @@ from compiler.interchange.onnx.import_attention import import_attention, import_
 from compiler.interchange.onnx.import_batch import shape_of
 from compiler.interchange.onnx.import_einsum import import_einsum, product
 from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise
-from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, rms_norm, unit_norm
+from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, unit_norm
 from compiler.interchange.onnx.package import onnx_package
 from compiler.layers import KINDS
 from compiler.layers.shared.kind import Reads
@@ -163,7 +163,6 @@ COMPOSITE: Mapping[str, Reads] = MappingProxyType(
         "Gemm": _gemm,
         "MatMul": _matmul,
         **dict.fromkeys(REDUCTIONS, import_reduction),
-        "RMSNormalization": rms_norm,
         "LpNormalization": unit_norm,
         "Attention": import_attention,
         **dict.fromkeys(("Identity", "Dropout"), _same),

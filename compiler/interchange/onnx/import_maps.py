@@ -20,7 +20,7 @@ import numpy as np
 from compiler.interchange.onnx.import_attention import biased
 from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.context import HIDDEN
-from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Setting, Sized, refused
 from compiler.layers.shared.onnx.inputs import held, ranked
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
@@ -240,6 +240,10 @@ def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Arra
             return taken
     if x.batch:
         return None
+    slopes = array.reshape(-1) if array.size == 1 else _of_channels(array, x)
+    if op == "PRelu" and after and slopes is not None:
+        own: dict[str, Setting] = {"channels": True} if slopes.size > 1 else {}
+        return m.layer("prelu", hint, [x], own, x.shape, {"weight": slopes})
     if op == "PRelu" and after:
         below = scaled(m, node, m.formula(f"{hint}_below", f"min({x.name}, 0.0)", x.shape), array)
         return m.formula(hint, f"max({x.name}, 0.0) + {below.name}", x.shape)

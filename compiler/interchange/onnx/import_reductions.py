@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.interchange.onnx.import_maps import scaled
 from compiler.layers.pool import kept_axes, reduced
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
-from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of, short
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, data, hint_of
 
 _BEFORE: Final[Mapping[str, str]] = MappingProxyType(
     {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}", "ReduceMin": "-{x}"}
@@ -60,17 +59,6 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
 
 def _count(x: Computed, axes: list[int]) -> str:
     return f"{float(math.prod(x.shape[a] for a in axes))}"
-
-
-def rms_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    """x / sqrt(mean of x ** 2 over the last axes + epsilon), scaled (Zhang & Sennrich 2019)."""
-    x, hint = data(node, ins), hint_of(node)
-    first = axis_of(node, int(attrs.get("axis", -1)), x)
-    square = m.formula(f"{hint}_square", f"{x.name} * {x.name}", x.shape)
-    mean = reduced(m, f"{hint}_mean", square, list(range(first, len(x.shape))), False, True)
-    epsilon = short(attrs.get("epsilon", 1e-5))
-    y = m.formula(f"{hint}_norm", f"{x.name} / sqrt({mean.name} + {epsilon})", x.shape)
-    return scaled(m, node, y, constant(node, ins, 1))
 
 
 def unit_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:

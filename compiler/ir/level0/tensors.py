@@ -179,7 +179,8 @@ class Loss:
     `class_weights`: one per class, or (). An expression has its body in `function` and reads `inputs`; a sum has
     `terms` with their weights, and the first one's prediction and target. `target` is "" where there is none.
     `mask`: an input whose shape is that of a sample's losses, or its first axes; what it is 0 for does not count,
-    and the mean is over what counts. `ignore`: the number of a class that does not count."""
+    and the mean is over what counts. `ignore`: the number of a class that does not count. `by_weight`: the mean is over
+    the weights of the right classes."""
 
     kind: str
     prediction: str
@@ -191,12 +192,14 @@ class Loss:
     terms: tuple[tuple[float, Loss], ...] = ()
     mask: str = ""
     ignore: int | None = None
+    by_weight: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def masked(self) -> bool:
-        """Whether there is something that does not count, in a term of a sum too."""
-        return bool(self.mask) or self.ignore is not None or any(t.masked for _, t in self.terms)
+        """Whether the mean is not over all samples, in a term of a sum too."""
+        own = bool(self.mask) or self.ignore is not None or self.by_weight
+        return own or any(t.masked for _, t in self.terms)
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -145,7 +145,18 @@ def _term(
     if weight != 1.0:
         body, scalars = body * Ref("weight"), (("weight", weight),)
     total = g.reduce(f"{name}.sum", body, (identity(rows), identity(counted)), rows, (), scalars=scalars)
+    if loss.by_weight:
+        total = _by_weight(g, total, name, counted, count)
     return _Term(total, count, over, counted, constants)
+
+
+def _by_weight(g: GraphBuilder, total: l1.Tensor, name: str, counted: l1.Tensor, count: l1.Tensor) -> l1.Tensor:
+    """The sum, scaled so that its mean over `count` is that over the weights of the right classes."""
+    of_class = g.tensors[f"{name}.weight"]
+    each = mean_rows(g, f"{name}.weights", X0, (identity(of_class),), of_class, len(counted.shape))
+    weights = g.reduce(f"{name}.weighed", X0 * X1, (identity(each), identity(counted)), each, ())
+    scaled = Cond(X1 > 0.0, X0 * (X2 / X1), Num(0.0))
+    return g.map(f"{name}.by_weight", scaled, (identity(total), identity(weights), identity(count)))
 
 
 def _penalty(g: GraphBuilder, train: l0.Train, network: l0.Network) -> l1.Tensor | None:

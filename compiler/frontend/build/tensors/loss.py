@@ -139,7 +139,8 @@ def _with_settings(loss: l0.Loss, kind: LossKind, r: Reader, shape: tuple[int, .
         c.sink.error("E0108", message, weights.span)
     if len(c.sink.items) > before:
         return None
-    return replace(loss, attrs=tuple(attrs), class_weights=classes)
+    by_weight = "mean" in r and r.word("mean") == "weights"
+    return replace(loss, attrs=tuple(attrs), class_weights=classes, by_weight=by_weight)
 
 
 def _expression(r: Reader, built: Built, at: Span) -> l0.Loss | None:
