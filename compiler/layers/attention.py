@@ -152,12 +152,7 @@ def _dot_attention(
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
     extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
     scores = c.graph.contract(
-        f"{name}.scores",
-        (*extents, ("e", d)),
-        (n, h, t, s),
-        ((q, (n, t, h, e)), (k, (n, s, h, e))),
-        PRODUCT,
-        span=span,
+        f"{name}.scores", (*extents, ("e", d)), (n, h, t, s), ((q, (n, t, h, e)), (k, (n, s, h, e))), PRODUCT, span=span
     )
     scores = _scaled(c, layer, scores, beside, scale)
     p = softmax(c, layer, scores, f"{name}.softmax")

@@ -51,13 +51,7 @@ DROPOUT = LayerKind(
     layer(
         "dropout",
         "Sets elements to zero at random while training, and scales the others up.",
-        Field(
-            "rate",
-            PART,
-            "The probability with which an element is dropped.",
-            required=True,
-            example="rate: 0.5",
-        ),
+        Field("rate", PART, "The probability with which an element is dropped.", required=True, example="rate: 0.5"),
         elsewhere={"p": "`rate`", "probability": "`rate`"},
     ),
     keeps("rate"),

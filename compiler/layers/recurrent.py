@@ -208,11 +208,7 @@ def _after_product(
 # ---------------------------------------------------------------------------------------------- ONNX
 
 ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "rnn": ("state",),
-        "gru": ("update", "reset", "candidate"),
-        "lstm": ("input", "output", "forget", "cell"),
-    }
+    {"rnn": ("state",), "gru": ("update", "reset", "candidate"), "lstm": ("input", "output", "forget", "cell")}
 )
 """The gates of recurrent layers in ONNX's order."""
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}

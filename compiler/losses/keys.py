@@ -12,25 +12,13 @@ from compiler.expr.keys.values import PART
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
 LOGITS = Field(
-    "logits",
-    LAYER_REFERENCE,
-    "The layer with the scores, one per class.",
-    required=True,
-    example="logits: logits",
+    "logits", LAYER_REFERENCE, "The layer with the scores, one per class.", required=True, example="logits: logits"
 )
 TARGET = Field(
-    "target",
-    LAYER_REFERENCE,
-    "The network input with the right answers.",
-    required=True,
-    example="target: label",
+    "target", LAYER_REFERENCE, "The network input with the right answers.", required=True, example="target: label"
 )
 PREDICTION = Field(
-    "prediction",
-    LAYER_REFERENCE,
-    "The layer whose output is compared.",
-    required=True,
-    example="prediction: out",
+    "prediction", LAYER_REFERENCE, "The layer whose output is compared.", required=True, example="prediction: out"
 )
 SMOOTHING = Field(
     "smoothing",

@@ -183,12 +183,7 @@ DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True)
 PARAMETER = k.Block(
     "parameter",
     (
-        k.Field(
-            "value",
-            QUANTITY,
-            "The default value; its unit is that of the parameter.",
-            example="value: 20 ms",
-        ),
+        k.Field("value", QUANTITY, "The default value; its unit is that of the parameter.", example="value: 20 ms"),
         k.Field(
             "unit",
             k.Text("a unit", "ms"),
@@ -208,10 +203,7 @@ INITIAL: k.Kind = k.OneOf((QUANTITY, DISTRIBUTION, k.ListOf(QUANTITY, low=1, exa
 
 _ROUNDED_TIME = k.Block(
     "rounded time",
-    (
-        k.Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
-        ROUND,
-    ),
+    (k.Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"), ROUND),
     doc="A delay that may be rounded to whole steps.",
     title="rounded_time",
     example="{value: 1.37 ms, round: nearest}",

@@ -120,12 +120,7 @@ _READ = k.MapOf(
 
 OTHERS = k.Field(
     "others",
-    k.MapOf(
-        "population that is read",
-        _READ,
-        key_example="driver",
-        example="{driver: {burst: 1, pool.act: 1}}",
-    ),
+    k.MapOf("population that is read", _READ, key_example="driver", example="{driver: {burst: 1, pool.act: 1}}"),
     "Other populations that the equations read, by names of their own, with the variables that are read and their "
     "units: `driver.burst` is a state of the neuron with the same index, or of the only neuron, at the end of the step "
     "before; `driver.pool.act` a variable of a pool, of this step. Which population that is, the populations of the "
@@ -134,12 +129,7 @@ OTHERS = k.Field(
 
 SYNAPSE_OTHERS = k.Field(
     "others",
-    k.MapOf(
-        "population that is read",
-        _READ,
-        key_example="dopamine",
-        example="{dopamine: {level: 1}}",
-    ),
+    k.MapOf("population that is read", _READ, key_example="dopamine", example="{dopamine: {level: 1}}"),
     "Other populations that all synapses read, by names of their own, with the variables that are read and their "
     "units: `dopamine.level` is a state of a population of one neuron, or a variable of the pool of any, after the "
     "neurons' part of the step. Which population that is, the projection says: `others: {dopamine: VTA}`.",

@@ -88,10 +88,7 @@ LAYER = k.OneKey(
             k.Field(
                 "with",
                 k.MapOf(
-                    "argument",
-                    k.OneOf((NUMBER, LAYER_REFERENCE)),
-                    key_example="channels",
-                    example="{channels: 16}",
+                    "argument", k.OneOf((NUMBER, LAYER_REFERENCE)), key_example="channels", example="{channels: 16}"
                 ),
                 "With `use`: what its arguments are, numbers or names of layers.",
             ),
@@ -209,11 +206,7 @@ NETWORK = k.Block(
         k.Field(
             "inputs",
             k.MapOf(
-                "network input",
-                NETWORK_INPUT,
-                key_example="image",
-                low=1,
-                example="{image: {shape: [1, 28, 28]}}",
+                "network input", NETWORK_INPUT, key_example="image", low=1, example="{image: {shape: [1, 28, 28]}}"
             ),
             "What a sample consists of: images, labels, targets.",
             required=True,

@@ -88,11 +88,7 @@ PLOTS = k.ListOf(
                 "rate",
                 "The rates of populations over time.",
                 k.Field(
-                    "from",
-                    POPULATIONS,
-                    "Populations with a recorded rate.",
-                    required=True,
-                    example="from: [exc, inh]",
+                    "from", POPULATIONS, "Populations with a recorded rate.", required=True, example="from: [exc, inh]"
                 ),
                 _TIME,
                 *_LOOK,

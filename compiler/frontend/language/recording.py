@@ -45,10 +45,7 @@ _BETWEEN = k.Field(
     "The part of the simulated time that is kept, whole numbers of steps; without it, all of it.",
 )
 _MEMBERS: k.Kind = k.OneOf(
-    (
-        k.Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"),
-        k.ListOf(v.COUNT, low=1, example="[0, 5, 7]"),
-    )
+    (k.Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"), k.ListOf(v.COUNT, low=1, example="[0, 5, 7]"))
 )
 VARIABLE = k.Reference("variable", "v")
 _SOME = k.Field(
@@ -111,10 +108,7 @@ RECORD = k.ListOf(
                 "The mean rate of a population in bins of time, written to `rates.h5`.",
                 _FROM,
                 k.Field(
-                    "every",
-                    v.POSITIVE_TIME,
-                    "The width of a bin, a whole number of steps.",
-                    example="every: 10 ms",
+                    "every", v.POSITIVE_TIME, "The width of a bin, a whole number of steps.", example="every: 10 ms"
                 ),
                 k.Field(
                     "at",
@@ -140,11 +134,7 @@ RECORD = k.ListOf(
                     example="from: plastic",
                 ),
                 k.Field(
-                    "events",
-                    v.NAMES,
-                    "Events with conditions, by name.",
-                    required=True,
-                    example="events: [release]",
+                    "events", v.NAMES, "Events with conditions, by name.", required=True, example="events: [release]"
                 ),
                 _BETWEEN,
                 title="record_events",

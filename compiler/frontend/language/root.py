@@ -128,12 +128,7 @@ ROOT = Block(
         ),
         Field(
             "params",
-            MapOf(
-                "parameter",
-                PARAMETER,
-                key_example="n_exc",
-                example="{n_exc: {value: 3200, type: int}}",
-            ),
+            MapOf("parameter", PARAMETER, key_example="n_exc", example="{n_exc: {value: 3200, type: int}}"),
             "The values that `--set` and sweeps may change; typed, bounded and documented. "
             "Expressions anywhere in the file may use them. Changing one compiles nothing.",
             example="params: {n_exc: {value: 3200, type: int, min: 1}}",

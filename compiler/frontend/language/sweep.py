@@ -154,8 +154,5 @@ SWEEP_BLOCK = k.Block(
 )
 
 SWEEP: k.Kind = k.OneOf(
-    (
-        SWEEP_BLOCK,
-        k.MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
-    )
+    (SWEEP_BLOCK, k.MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"))
 )

@@ -31,10 +31,7 @@ def extent(rank: int) -> Kind:
 
 _SAME_OR_VALID = Choice(
     "padding",
-    (
-        Option("same", "As much as keeps the extents (divided by the stride, rounded up)."),
-        Option("valid", "None."),
-    ),
+    (Option("same", "As much as keeps the extents (divided by the stride, rounded up)."), Option("valid", "None.")),
 )
 
 

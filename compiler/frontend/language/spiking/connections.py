@@ -53,11 +53,7 @@ MEMBER_VALUE = Block(
             "by_pair",
             OneOf(
                 (
-                    ListOf(
-                        ListOf(v.QUANTITY, low=1, example="[0.1, 0.2]"),
-                        low=1,
-                        example="[[0.1, 0.2], [0.3, 0]]",
-                    ),
+                    ListOf(ListOf(v.QUANTITY, low=1, example="[0.1, 0.2]"), low=1, example="[[0.1, 0.2], [0.3, 0]]"),
                     v.FILE_ARRAY,
                 )
             ),
@@ -72,13 +68,7 @@ MEMBER_VALUE = Block(
                     (
                         Field("from", v.POPULATIONS, "The source.", example="from: L4E"),
                         Field("to", v.POPULATIONS, "The target.", example="to: L23E"),
-                        Field(
-                            "value",
-                            v.QUANTITY,
-                            "The value of these members.",
-                            required=True,
-                            example="value: 2",
-                        ),
+                        Field("value", v.QUANTITY, "The value of these members.", required=True, example="value: 2"),
                     ),
                     title="exception",
                     example="{from: L4E, to: L23E, value: 2}",
@@ -301,13 +291,7 @@ STIMULUS = Block(
                     Field(
                         "into", Reference("input", "ge", v.TEMPLATE_KEY), "The input that is added to.", required=True
                     ),
-                    Field(
-                        "weight",
-                        v.QUANTITY,
-                        "What one event adds.",
-                        required=True,
-                        example="weight: 0.5 mV",
-                    ),
+                    Field("weight", v.QUANTITY, "What one event adds.", required=True, example="weight: 0.5 mV"),
                 ),
                 title="poisson_input",
             ),

@@ -12,15 +12,7 @@ import compiler.expr.keys.values as v
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
-LIBRARY_CURRENTS = (
-    "dc",
-    "from_file",
-    "gaussian_noise",
-    "ornstein_uhlenbeck",
-    "poisson_exp",
-    "sine",
-    "step",
-)
+LIBRARY_CURRENTS = ("dc", "from_file", "gaussian_noise", "ornstein_uhlenbeck", "poisson_exp", "sine", "step")
 """The files of models/library/currents, which editors offer; a test compares the two."""
 
 _ROW = k.ListOf(v.QUANTITY, low=1, example="[0 pA, 10 pA]")
@@ -129,13 +121,7 @@ CURRENT = k.Block(
             "later ones after `update`, at the end of the step that ends then.",
             example="on: {trial.start: [x = amplitude * random()]}",
         ),
-        k.Field(
-            "method",
-            METHOD,
-            "How `dynamics` are integrated.",
-            default="auto",
-            example="method: rk4",
-        ),
+        k.Field("method", METHOD, "How `dynamics` are integrated.", default="auto", example="method: rk4"),
         k.Field(
             "value",
             k.Expression("amplitude * sin(2 * pi * frequency * t)"),
@@ -144,10 +130,7 @@ CURRENT = k.Block(
         ),
         k.Field(
             "source",
-            k.Choice(
-                "source",
-                (k.Option("array", "An array of values; the parameters are `values` and `every`."),),
-            ),
+            k.Choice("source", (k.Option("array", "An array of values; the parameters are `values` and `every`."),)),
             "For currents without an expression: where their values come from.",
         ),
     ),
@@ -160,10 +143,7 @@ CURRENT = k.Block(
 )
 
 CURRENT_REFERENCE = k.Reference(
-    "current",
-    "library/currents/sine",
-    v.DEFINITION,
-    tuple(f"library/currents/{name}" for name in LIBRARY_CURRENTS),
+    "current", "library/currents/sine", v.DEFINITION, tuple(f"library/currents/{name}" for name in LIBRARY_CURRENTS)
 )
 
 LAYER_CURRENT = k.Block(
@@ -193,12 +173,7 @@ CURRENT_INPUT = k.Block(
             "What is added to: a parameter of the neuron, or an input that does not decay.",
             required=True,
         ),
-        k.Field(
-            "amplitude",
-            v.QUANTITY,
-            "What is added in every step.",
-            example="amplitude: 100 pA",
-        ),
+        k.Field("amplitude", v.QUANTITY, "What is added in every step.", example="amplitude: 100 pA"),
         k.Field(
             "source",
             k.OneOf((CURRENT_REFERENCE, LAYER_CURRENT)),

@@ -244,12 +244,7 @@ NEURON = k.Block(
             "Assignments that run once per step, in order, each reading the newest values.",
             example="update: [v = v + dt * (v_rest - v) / tau_m]",
         ),
-        k.Field(
-            "spike",
-            SPIKE,
-            "When the neuron spikes, and what happens then.",
-            example="spike: {when: v > 30 mV}",
-        ),
+        k.Field("spike", SPIKE, "When the neuron spikes, and what happens then.", example="spike: {when: v > 30 mV}"),
         k.Field(
             "events",
             k.MapOf("event", NEURON_EVENT, example="{gate: {when: x > 0.5, do: [held = x]}}"),

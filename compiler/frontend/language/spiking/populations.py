@@ -7,6 +7,8 @@ Does not: check the parameters of a neuron model.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value, instead
 from compiler.expr.keys.values import CLASS_NAMES, DEFINITION, DESCRIPTION, FOR, POSITIVE, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import CHOSEN_OTHERS, POOLS
@@ -37,10 +39,7 @@ LIBRARY_NEURONS = (
 """The files of models/library/neurons, which editors offer; a test compares the two."""
 
 NEURON_REFERENCE = Reference(
-    "neuron",
-    "library/neurons/lif",
-    DEFINITION,
-    tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS),
+    "neuron", "library/neurons/lif", DEFINITION, tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS)
 )
 
 POPULATION_VALUES = (
@@ -100,10 +99,7 @@ POPULATION = Block(
             "this order, later ones win, and the population's own win over all; a class without "
             "settings groups populations, for `from`, `to` and `by_source`.",
         ),
-        *(
-            Field(f.name, f.kind, f.doc, f.name == "neuron", f.default, f.example, f.supported)
-            for f in POPULATION_VALUES
-        ),
+        *(replace(f, required=f.name == "neuron") for f in POPULATION_VALUES),
     ),
     doc="Neurons of one model.",
     title="population",

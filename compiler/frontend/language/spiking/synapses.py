@@ -72,11 +72,7 @@ _TRACE_FIELDS = (
     k.Field(
         "on",
         k.MapOf(
-            "event",
-            _ASSIGNMENTS,
-            key=rf"^{k.NAME}\.{k.NAME}$",
-            key_example="trial.end",
-            example="{trial.end: [x = 0]}",
+            "event", _ASSIGNMENTS, key=rf"^{k.NAME}\.{k.NAME}$", key_example="trial.end", example="{trial.end: [x = 0]}"
         ),
         "Assignments that run at events of `phases`, after all that synapses do at that event.",
     ),

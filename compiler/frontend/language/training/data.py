@@ -11,9 +11,7 @@ from compiler.expr.keys.kinds import Block, Field, ListOf, Pattern, Reference, T
 from compiler.expr.keys.values import COUNT, TEMPLATE_KEY
 
 DATA_FILE = Reference(
-    "data file",
-    "data/digits.npz",
-    r"^.*(\.npz|\.npy|\.csv|\.h5|\.hdf5|\.parquet|[-._]idx[0-9]?(-[a-z]+)?(\.gz)?)$",
+    "data file", "data/digits.npz", r"^.*(\.npz|\.npy|\.csv|\.h5|\.hdf5|\.parquet|[-._]idx[0-9]?(-[a-z]+)?(\.gz)?)$"
 )
 """`.npz`, `.npy`, `.csv`, `.h5`, `.parquet`, or IDX, the format of MNIST."""
 
@@ -65,13 +63,7 @@ SPLIT_FIELDS = (
         "The number of parts for cross-validation, instead of `validation`: one of them is kept for validation. A "
         "sweep over `fold` sees every sample once.",
     ),
-    Field(
-        "fold",
-        COUNT,
-        "Which part is kept, from 0.",
-        default=0,
-        example="fold: 0",
-    ),
+    Field("fold", COUNT, "Which part is kept, from 0.", default=0, example="fold: 0"),
     Field(
         "stratify",
         Reference("network input", "label", TEMPLATE_KEY),

@@ -277,37 +277,18 @@ TRAIN = k.Block(
         ),
         ACCUMULATE,
         AVERAGE,
-        k.Field(
-            "epochs",
-            v.POSITIVE,
-            "How often each sample is seen.",
-            required=True,
-            example="epochs: 20",
-        ),
+        k.Field("epochs", v.POSITIVE, "How often each sample is seen.", required=True, example="epochs: 20"),
         STOP,
         PLATEAU,
         WEIGHTS,
         k.Field(
-            "seed",
-            v.COUNT,
-            "The seed of initial weights, split, order and dropout.",
-            default=0,
-            example="seed: 3",
+            "seed", v.COUNT, "The seed of initial weights, split, order and dropout.", default=0, example="seed: 3"
         ),
         k.Field(
             "checkpoint",
             k.Block(
                 "checkpoint",
-                (
-                    k.Field(
-                        "every",
-                        v.POSITIVE,
-                        "Epochs between checkpoints.",
-                        default=1,
-                        example="every: 5",
-                    ),
-                    BEST,
-                ),
+                (k.Field("every", v.POSITIVE, "Epochs between checkpoints.", default=1, example="every: 5"), BEST),
                 title="checkpoint",
                 example="{every: 5}",
             ),
