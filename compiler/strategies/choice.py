@@ -117,6 +117,11 @@ def refuse_if(refused: object, reason: str) -> None:
         raise NotApplicable(reason)
 
 
+def named(**values: int) -> dict[str, int]:
+    """The columns `s_NAME` of a row."""
+    return {f"s_{name}": value for name, value in values.items()}
+
+
 def refuse_beyond(elements: int) -> None:
     """Raises NotApplicable where offsets have more than 32 bits."""
     refuse_if(elements >= LIMIT, "it is larger than 32-bit offsets reach")

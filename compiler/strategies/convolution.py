@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.window import WindowAxis, window_axis
 
@@ -74,34 +74,31 @@ def axes_of(found: Sequence[T], channels: int = 1) -> Axes[T]:
 
 def extents(c: Walked) -> dict[str, int]:
     """The columns with the extents of a convolution."""
-    return {
-        "s_groups": c.groups,
-        "s_outs": c.outs,
-        "s_ins": c.ins,
-        "s_rows": c.rows.extent,
-        "s_cols": c.cols.extent,
-        "s_out_rows": c.rows.out,
-        "s_out_cols": c.cols.out,
-    }
+    return named(
+        groups=c.groups,
+        outs=c.outs,
+        ins=c.ins,
+        rows=c.rows.extent,
+        cols=c.cols.extent,
+        out_rows=c.rows.out,
+        out_cols=c.cols.out,
+    )
 
 
 def strides_of(c: Convolution) -> dict[str, int]:
     """The columns with the strides of the weights."""
-    return {"s_w_group": c.w_group, "s_w_out": c.w_out, "s_w_in": c.w_in, "s_w_r": c.w_r, "s_w_c": c.w_c}
+    return named(w_group=c.w_group, w_out=c.w_out, w_in=c.w_in, w_r=c.w_r, w_c=c.w_c)
 
 
 def walk_of(c: Convolution) -> dict[str, int]:
     """The columns with the window's first place, the strides of the weights along its walk, and the first weight: that
     of the last row or column where it is walked backwards, as in the gradient of an image."""
     back = (stride * (axis.taps - 1) for axis, stride in ((c.rows, c.w_r), (c.cols, c.w_c)) if axis.tap < 0)
-    return {
-        "s_from_r": c.rows.low,
-        "s_from_c": c.cols.low,
-        "s_w_first": sum(back),
-        **strides_of(c),
-        "s_w_r": c.w_r * c.rows.tap,
-        "s_w_c": c.w_c * c.cols.tap,
-    }
+    return (
+        named(from_r=c.rows.low, from_c=c.cols.low, w_first=sum(back))
+        | strides_of(c)
+        | named(w_r=c.w_r * c.rows.tap, w_c=c.w_c * c.cols.tap)
+    )
 
 
 def by_vectors(name: str, c: Walked, values: Mapping[str, int], scratch: int, operations: float) -> Choice:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.cost.cpu import CHUNK_BYTES, OPERATIONS_PER_US, TRANSPOSE
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -44,16 +44,9 @@ def match(p: Problem) -> Choice:
         chunk = min(blocks, max(1, CHUNK_BYTES // ((padded + outs) * p.real_bytes * p.lanes)))
         deep, wide = TILES[tile].outs, TILES[tile].vectors
         sums = -(-outs // deep) * -(-padded // p.lanes // wide) * deep * wide if chunk < blocks else 0
-        columns = {
-            "s_blocks": blocks,
-            "s_chunk": chunk,
-            "s_sums": sums,
-            "s_steps": each,
-            "s_samples": samples,
-            "s_outs": outs,
-            "s_ins": ins,
-            "s_tile": tile,
-        }
+        columns = named(
+            blocks=blocks, chunk=chunk, sums=sums, steps=each, samples=samples, outs=outs, ins=ins, tile=tile
+        )
         scratch = (chunk * p.lanes * padded + sums * p.lanes) * p.real_bytes + 8 * chunk * p.lanes
         operations += TRANSPOSE * rows * padded / p.lanes
         microseconds = operations / OPERATIONS_PER_US

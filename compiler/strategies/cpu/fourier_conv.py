@@ -19,7 +19,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
@@ -79,15 +79,13 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
     strip = _strip(p, conv, shape, tiles)
-    values = {
-        "s_blocks": p.blocks(p.out[0]),
-        **extents(conv),
-        "s_taps_r": rows.taps,
-        "s_taps_c": cols.taps,
-        **walk_of(conv),
-        "s_strip": strip,
-        "s_tile": tile,
-    }
+    values = (
+        named(blocks=p.blocks(p.out[0]))
+        | extents(conv)
+        | named(taps_r=rows.taps, taps_c=cols.taps)
+        | walk_of(conv)
+        | named(strip=strip, tile=tile)
+    )
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes

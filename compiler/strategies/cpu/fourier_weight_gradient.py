@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
@@ -47,17 +47,11 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     tiles = blocks * tiles_of(rows) * tiles_of(cols)
     each = p.lanes * p.real_bytes
     strip = max(1, min(tiles, FOURIER_STRIP_BYTES // (PLACES * each * (p.lanes * parts + found.outs)), 8))
-    values = {
-        "s_blocks": blocks,
-        "s_samples": found.samples,
-        **extents(found),
-        "s_taps_r": rows.taps,
-        "s_taps_c": cols.taps,
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        "s_strip": strip,
-        "s_tile": tile,
-    }
+    values = (
+        named(blocks=blocks, samples=found.samples)
+        | extents(found)
+        | named(taps_r=rows.taps, taps_c=cols.taps, from_r=rows.low, from_c=cols.low, strip=strip, tile=tile)
+    )
     vectors = strip * (p.lanes * parts + found.outs) + found.outs * parts + 3
     scratch = (PLACES * vectors + p.lanes * SIDE * SIDE) * each + strip * p.lanes * TAP_BYTES
     strips, samples = -(-tiles // strip), min(found.samples, p.lanes)

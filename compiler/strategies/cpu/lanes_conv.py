@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, refuse_beyond
+from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
@@ -38,18 +38,17 @@ def match(p: Problem) -> Choice:
     classes, places = len(row_classes) * len(col_classes), rows.out * cols.out
     terms = conv.ins * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)
     blocks = p.blocks(p.out[0])
-    values = {
-        "s_blocks": blocks,
-        "s_groups": conv.groups,
-        "s_outs": conv.outs,
-        "s_ins": conv.ins,
-        **walk,
-        **strides_of(conv),
-        "s_split": int(split),
-        "s_classes": classes,
-        "s_tile": tile,
-        "s_strip": _strip(conv, image * p.real_bytes // conv.groups, places),
-    }
+    values = (
+        named(blocks=blocks, groups=conv.groups, outs=conv.outs, ins=conv.ins)
+        | walk
+        | strides_of(conv)
+        | named(
+            split=int(split),
+            classes=classes,
+            tile=tile,
+            strip=_strip(conv, image * p.real_bytes // conv.groups, places),
+        )
+    )
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
     microseconds = (
         blocks * (conv.groups * operations + (constants.COPY * pixels if copy else 0)) / constants.OPERATIONS_PER_US

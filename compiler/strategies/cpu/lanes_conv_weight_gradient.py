@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from compiler.strategies.choice import Choice, Problem, refuse_beyond, rounded
+from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, best
@@ -34,17 +34,11 @@ def match(p: Problem) -> Choice:
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
     tile, operations = best(DOTS, found.outs, [(taps, pixels)])
     pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
-    values = {
-        "s_blocks": blocks,
-        "s_samples": found.samples,
-        "s_groups": found.groups,
-        "s_outs": found.outs,
-        "s_ins": found.ins,
-        **walk,
-        "s_pitch": pitch,
-        "s_part": PART,
-        "s_tile": tile,
-    }
+    values = (
+        named(blocks=blocks, samples=found.samples, groups=found.groups, outs=found.outs, ins=found.ins)
+        | walk
+        | named(pitch=pitch, part=PART, tile=tile)
+    )
     del values["s_div_r"], values["s_div_c"]
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -35,14 +35,7 @@ def match(p: Problem) -> Choice:
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
         tile, operations = best(TILES, outs, [(blocks, ins)])
-        columns = {
-            "s_blocks": blocks,
-            "s_outs": outs,
-            "s_ins": ins,
-            "s_w_out": steps[o],
-            "s_w_in": steps[k],
-            "s_tile": tile,
-        }
+        columns = named(blocks=blocks, outs=outs, ins=ins, w_out=steps[o], w_in=steps[k], tile=tile)
         near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= TILE_CACHE_BYTES
         microseconds = operations * (1.0 if near else TILE_FAR) / OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, microseconds, joined=True)

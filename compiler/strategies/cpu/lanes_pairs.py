@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.tiles import DOTS, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -44,22 +44,22 @@ def match(p: Problem) -> Choice:
     group = both[0] if both else ""
     groups = p.extents[group] if both else 1
     tile, operations = best(DOTS, outs, [(vectors, terms)])
-    columns = {
-        "s_blocks": blocks,
-        "s_groups": groups,
-        "s_outs": outs,
-        "s_vectors": vectors,
-        "s_terms": terms,
-        "s_d_block": d[n],
-        "s_d_group": d.get(group, 0),
-        "s_d_out": d[outer],
-        "s_d_term": d[k],
-        "s_x_block": x[n],
-        "s_x_group": x.get(group, 0),
-        "s_x_vector": x[inner],
-        "s_x_term": x[k],
-        "s_tile": tile,
-    }
+    columns = named(
+        blocks=blocks,
+        groups=groups,
+        outs=outs,
+        vectors=vectors,
+        terms=terms,
+        d_block=d[n],
+        d_group=d.get(group, 0),
+        d_out=d[outer],
+        d_term=d[k],
+        x_block=x[n],
+        x_group=x.get(group, 0),
+        x_vector=x[inner],
+        x_term=x[k],
+        tile=tile,
+    )
     literals = (
         ("vector", vector),
         ("group", p.out.index(group) if both else 0),

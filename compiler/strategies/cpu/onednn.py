@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
@@ -37,27 +37,29 @@ def match(p: Problem) -> Choice:
     plain = conv.groups * conv.outs * conv.ins * rows.taps * cols.taps
     room = _room(conv, batch) * p.real_bytes + 6 * ALIGNED
     refuse_if(room >= LIMIT * p.real_bytes, "it is larger than 32-bit offsets reach")
-    values = {
-        "s_batch": batch,
-        **extents(conv),
-        "s_taps_r": rows.taps,
-        "s_taps_c": cols.taps,
-        "s_step_r": rows.step,
-        "s_step_c": cols.step,
-        "s_tap_r": abs(rows.tap) or 1,
-        "s_tap_c": abs(cols.tap) or 1,
-        "s_pad_r": pad_rows[0],
-        "s_pad_c": pad_cols[0],
-        "s_end_r": pad_rows[1],
-        "s_end_c": pad_cols[1],
-        "s_w_first": first,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r * (-1 if rows.tap < 0 else 1),
-        "s_w_c": conv.w_c * (-1 if cols.tap < 0 else 1),
-        "s_room": room,
-    }
+    values = (
+        named(batch=batch)
+        | extents(conv)
+        | named(
+            taps_r=rows.taps,
+            taps_c=cols.taps,
+            step_r=rows.step,
+            step_c=cols.step,
+            tap_r=abs(rows.tap) or 1,
+            tap_c=abs(cols.tap) or 1,
+            pad_r=pad_rows[0],
+            pad_c=pad_cols[0],
+            end_r=pad_rows[1],
+            end_c=pad_cols[1],
+            w_first=first,
+            w_group=conv.w_group,
+            w_out=conv.w_out,
+            w_in=conv.w_in,
+            w_r=conv.w_r * (-1 if rows.tap < 0 else 1),
+            w_c=conv.w_c * (-1 if cols.tap < 0 else 1),
+            room=room,
+        )
+    )
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), plain * p.real_bytes + room)
 
 

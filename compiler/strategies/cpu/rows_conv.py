@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost
@@ -58,29 +58,31 @@ def match(p: Problem) -> Choice:
         width = strips.pixels + vector
         if _is_whole(conv):
             planes, masks = 0, 0
-    values = {
-        "s_batch": conv.samples,
-        **extents(conv),
-        "s_taps_r": rows.taps,
-        "s_taps_c": cols.taps,
-        "s_step_r": rows.step,
-        "s_step_c": cols.step,
-        "s_tap_r": rows.tap,
-        "s_tap_c": cols.tap,
-        "s_from_r": rows.origin,
-        "s_from_c": cols.origin,
-        "s_high": high,
-        "s_copies": copies,
-        "s_phases": phases,
-        "s_wide": wide,
-        "s_width": width,
-        "s_strip": strips.pixels,
-        "s_packed": strips.packed,
-        "s_dots": strips.dots,
-        "s_planes": planes,
-        "s_masks": masks,
-        **strides_of(conv),
-    }
+    values = (
+        named(batch=conv.samples)
+        | extents(conv)
+        | named(
+            taps_r=rows.taps,
+            taps_c=cols.taps,
+            step_r=rows.step,
+            step_c=cols.step,
+            tap_r=rows.tap,
+            tap_c=cols.tap,
+            from_r=rows.origin,
+            from_c=cols.origin,
+            high=high,
+            copies=copies,
+            phases=phases,
+            wide=wide,
+            width=width,
+            strip=strips.pixels,
+            packed=strips.packed,
+            dots=strips.dots,
+            planes=planes,
+            masks=masks,
+        )
+        | strides_of(conv)
+    )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
     operations = constants.COPY * planes / vector + _operations(conv, strips, taps, vector)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US

@@ -23,7 +23,7 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.convolution import FIRST, Walked, of_image
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
@@ -107,15 +107,15 @@ class Layout:
 
     @property
     def columns(self) -> dict[str, int]:
-        return {
-            "s_tile": self.tile,
-            "s_strips": self.strips,
-            "s_rows": self.rows,
-            "s_samples": self.samples,
-            "s_blocks": self.blocks,
-            "s_deep": self.deep,
-            "s_channels": self.channels,
-        }
+        return named(
+            tile=self.tile,
+            strips=self.strips,
+            rows=self.rows,
+            samples=self.samples,
+            blocks=self.blocks,
+            deep=self.deep,
+            channels=self.channels,
+        )
 
 
 def even_parts(total: int, most: int, many: int) -> Iterator[int]:

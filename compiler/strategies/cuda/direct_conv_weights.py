@@ -21,7 +21,7 @@ from typing import Final
 
 import compiler.strategies.cuda.direct_conv as direct
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.convolution import FIRST, Orders, of_weights
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
@@ -151,13 +151,7 @@ def _match(p: Problem, image: int) -> Choice:
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
         raise NotApplicable("its rows do not fit into shared memory")
-    values = {
-        "s_blocks": best.blocks,
-        "s_channels": best.channels,
-        "s_rows": best.rows,
-        "s_shares": best.shares,
-        "s_splits": best.splits,
-    }
+    values = named(blocks=best.blocks, channels=best.channels, rows=best.rows, shares=best.shares, splits=best.splits)
     refuse_if(p.operands[image].windows, "no window of its gradient has one element alone")
     more = direct.literals_of(1 - image, p.operands[1 - image])
     return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device), more)

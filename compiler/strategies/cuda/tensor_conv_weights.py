@@ -21,7 +21,7 @@ from typing import Final
 
 import compiler.strategies.cuda.direct_conv_weights as direct
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_conv
@@ -117,13 +117,13 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
     best = layout(x, KINDS[kind], p.device)
     if best is None:
         raise NotApplicable("its rows do not fit into shared memory")
-    values = {
-        "s_blocks": best.outs // direct.outs_of(x.cols.taps),
-        "s_channels": best.channels,
-        "s_rows": best.rows,
-        "s_shares": WARPS * SIDE * SIDE // (best.outs * best.channels * x.rows.taps),
-        "s_splits": best.splits,
-    }
+    values = named(
+        blocks=best.outs // direct.outs_of(x.cols.taps),
+        channels=best.channels,
+        rows=best.rows,
+        shares=WARPS * SIDE * SIDE // (best.outs * best.channels * x.rows.taps),
+        splits=best.splits,
+    )
     us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
     return direct.choice(p, x, f"{NAME}_{kind}", values, us)
 

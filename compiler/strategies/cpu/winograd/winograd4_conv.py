@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
@@ -60,14 +60,9 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     shape = TILES[tile]
     strip, tiles, chunk = _strip(p, conv, shape), _tiles(p, conv), _chunk(conv)
-    values = {
-        "s_blocks": p.blocks(p.out[0]),
-        **extents(conv),
-        **walk_of(conv),
-        "s_strip": strip,
-        "s_tile": tile,
-        "s_chunk": chunk,
-    }
+    values = (
+        named(blocks=p.blocks(p.out[0])) | extents(conv) | walk_of(conv) | named(strip=strip, tile=tile, chunk=chunk)
+    )
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes)

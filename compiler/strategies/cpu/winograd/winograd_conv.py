@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import Choice, Problem, refuse_beyond, refuse_if
+from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
@@ -66,13 +66,7 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     shape = TILES[tile]
     strip, tiles = _strip(p, conv, shape), _tiles(p, conv)
-    values = {
-        "s_blocks": p.blocks(p.out[0]),
-        **extents(conv),
-        **walk_of(conv),
-        "s_strip": strip,
-        "s_tile": tile,
-    }
+    values = named(blocks=p.blocks(p.out[0])) | extents(conv) | walk_of(conv) | named(strip=strip, tile=tile)
     image, sums = conv.ins * strip + 1, shape.outs * shape.vectors
     weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, refuse_beyond, rounded
+from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
@@ -47,19 +47,13 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     wide = 2 * tile_cols + 3
     padded = rounded((2 * high + 2) * wide + 2 * lanes, lanes)
     plane = rounded((high + 1) * tile_cols + lanes, lanes)
-    values = {
-        "s_batch": conv.samples,
-        **extents(conv),
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        **strides_of(conv),
-        "s_high": high,
-        "s_wide": wide,
-        "s_padded": padded,
-        "s_plane": plane,
-        "s_strip": strip,
-        "s_tile": tile,
-    }
+    values = (
+        named(batch=conv.samples)
+        | extents(conv)
+        | named(from_r=rows.low, from_c=cols.low)
+        | strides_of(conv)
+        | named(high=high, wide=wide, padded=padded, plane=plane, strip=strip, tile=tile)
+    )
     transformed = conv.ins * strip + 1 + -(-conv.outs // lanes) * (conv.ins + 1)
     sums = shape.outs * (PLACES * shape.vectors + 4 * strip)
     scratch = (PLACES * transformed + sums) * VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, cost
@@ -46,18 +46,11 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     each = p.lanes * p.real_bytes
     part = min(found.outs, max(12, constants.WINOGRAD_GRADIENT_SUMS_BYTES // (PLACES * found.ins * each) // 12 * 12))
     pitch = rounded(found.ins, shape.vectors)
-    values = {
-        "s_blocks": blocks,
-        "s_samples": found.samples,
-        **extents(found),
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        "s_strip": strip,
-        "s_part": part,
-        "s_high": part + _MORE,
-        "s_pitch": pitch,
-        "s_tile": tile,
-    }
+    values = (
+        named(blocks=blocks, samples=found.samples)
+        | extents(found)
+        | named(from_r=rows.low, from_c=cols.low, strip=strip, part=part, high=part + _MORE, pitch=pitch, tile=tile)
+    )
     window = rounded(9 * found.ins, p.lanes)
     vectors = 4 * (found.ins * strip + 1 + part * strip) + PLACES * (part + _MORE) * pitch + window
     strips, parts = -(-tiles // strip), -(-found.outs // part)
