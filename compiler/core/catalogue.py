@@ -1,7 +1,7 @@
 """The catalogue of diagnostic codes, which `netloom explain E0101` prints.
 
-Assumes: codes.md beside this module: a heading of the second level for each code, then a paragraph, then examples in
-YAML of what is wrong and right, where some fit.
+Assumes: codes.md beside this module: a heading of the second level for each code, then a paragraph, then a list of what
+is wrong and right in YAML, where an example fits.
 Guarantees: one entry per code, in the order of the text.
 Does not: say which code reports what; tests/unit/test_codes.py checks that each is used and each is listed.
 """
@@ -28,16 +28,17 @@ class CodeInfo:
 
 
 TEXT: Final = Path(__file__).with_name("codes.md")
-_EXAMPLE: Final = r"(?:\n{}:\n\n((?: {{4}}.*\n)+))?"
+_EXAMPLE: Final = r"(?:- {}:(?: `+([^`].*[^`])`+|\n\n((?: {{6}}.*\n)+))\n?)?"
 _ENTRY: Final = re.compile(
-    r"^## ([EW]\d{4}): (.+)\n\n((?:.+\n)+)" + _EXAMPLE.format("Wrong") + _EXAMPLE.format("Right"), re.MULTILINE
+    r"^## ([EW]\d{4}): (.+)\n((?:(?!- ).+\n)+)" + _EXAMPLE.format("Wrong") + _EXAMPLE.format("Right"), re.MULTILINE
 )
 
 
 def _listed() -> Mapping[str, CodeInfo]:
     found = {}
-    for code, title, explanation, *examples in _ENTRY.findall(TEXT.read_text("utf-8")):
-        found[code] = CodeInfo(title, " ".join(explanation.split("\n")).strip(), *(dedent(e).strip() for e in examples))
+    for code, title, text, *examples in _ENTRY.findall(TEXT.read_text("utf-8")):
+        bad, good = (line or dedent(lines).strip() for line, lines in zip(examples[::2], examples[1::2], strict=True))
+        found[code] = CodeInfo(title, " ".join(text.splitlines()), bad, good)
     return MappingProxyType(found)
 
 
