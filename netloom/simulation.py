@@ -27,7 +27,7 @@ from compiler.core.diagnostics import did_you_mean
 from compiler.runtime.common.arguments import integer_or_none, path_of, settings_of
 from compiler.runtime.common.options import Options, PathArgument
 from compiler.runtime.prepare import whole_steps
-from compiler.runtime.spiking.quantities import Synapses, Variable, population_variables, refused, synapses_of
+from compiler.runtime.spiking.quantities import Missing, Synapses, Variable, population_variables, refused, synapses_of
 from compiler.runtime.spiking.stepper import State, Stepper
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class _Variables:
             raise refused(
                 f"`{self._name}` has no variable `{name}` that can be read",
                 did_you_mean(name, table) or f"it has {listed}",
+                Missing,
             )
         return table[name]
 
@@ -196,10 +197,12 @@ class ProjectionView(_Variables):
 
 
 class Projections(Mapping[str, ProjectionView]):
-    """Projections by name; one that connects several pairs of populations by name and pair: `excitation[exc->inh]`."""
+    """Projections by name; one that connects several pairs of populations by name and pair: `excitation[exc->inh]`.
+    One that connects a single pair has both names; it is counted and listed once, by the short one."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._found: dict[str, ProjectionView] = {}
+        self._listed: list[str] = []
         for projection in stepper.model.projections:
             views = [
                 ProjectionView(stepper, projection.name, s)
@@ -208,22 +211,23 @@ class Projections(Mapping[str, ProjectionView]):
             self._found |= {view._name: view for view in views}
             if len(views) == 1:
                 self._found[projection.name] = views[0]
+            self._listed += [projection.name] if len(views) == 1 else [view._name for view in views]
 
     def __getitem__(self, name: str) -> ProjectionView:
         if name not in self._found:
-            listed = ", ".join(f"`{n}`" for n in self._found) or "none"
+            listed = ", ".join(f"`{n}`" for n in self) or "none"
             parts = [n for n in self._found if n.startswith(f"{name}[")]
             help = did_you_mean(name, self._found) or f"there are {listed}"
             if parts:
                 help = f"it has several parts: {', '.join(f'`{n}`' for n in parts)}"
-            raise refused(f"there is no projection `{name}`", help)
+            raise refused(f"there is no projection `{name}`", help, Missing)
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._listed)
 
 
 class Simulation:
@@ -327,7 +331,7 @@ class Simulation:
         if population not in found:
             listed = ", ".join(f"`{n}`" for n in found)
             help = did_you_mean(str(population), found) or f"there are {listed}"
-            raise refused(f"there is no population `{population}`", help)
+            raise refused(f"there is no population `{population}`", help, Missing)
         return PopulationView(self, found[population])
 
     def __iter__(self) -> Iterator[str]:

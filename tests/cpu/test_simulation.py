@@ -133,6 +133,14 @@ def test_values_are_read_and_written() -> None:
     assert weights.weight.tolist() == [-1, -2, -3]
 
 
+def test_names_that_are_missing_are_missing_to_python() -> None:
+    s = netloom.load(PLAIN).simulation()
+    assert not hasattr(s["a"], "w") and getattr(s.projections["ba"], "w", 7) == 7
+    assert "ba" in s.projections and "ba[b->a]" in s.projections and "ab" not in s.projections
+    assert s.projections.get("no") is None and list(s.projections) == ["ab[a->a]", "ab[a->b]", "ba"]
+    assert len(s.projections) == 3
+
+
 def test_values_that_are_written_have_their_effect() -> None:
     s = netloom.load(PLAIN).simulation()
     s["a"].v = -60

@@ -72,8 +72,12 @@ class Variable:
         instance.write(self.array.name, to_physical(self.array, stored))
 
 
-def refused(message: str, help: str | None = None) -> RunError:
-    return RunError("E0935", message, help, exit_code=2)
+class Missing(RunError, AttributeError, KeyError):
+    """Nothing has this name; `hasattr`, `getattr` and `get` with a default, and `in` take it as Python's own errors."""
+
+
+def refused(message: str, help: str | None = None, kind: type[RunError] = RunError) -> RunError:
+    return kind("E0935", message, help, exit_code=2)
 
 
 def population_variables(population: l0.Population, program: l2.Merged) -> dict[str, Variable]:
