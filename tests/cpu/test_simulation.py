@@ -133,6 +133,28 @@ def test_values_are_read_and_written() -> None:
     assert weights.weight.tolist() == [-1, -2, -3]
 
 
+def test_parameters_and_delays_of_synapses_are_read() -> None:
+    text = """
+language: 1
+synapses: {s: {params: {a: 1, b: 2 ms, c: 3}, state: {w: 0}, on_pre: [deliver(w + a + c), w = w + b / (1 ms)]}}
+neurons: {n: {inputs: {i: {}}, state: {x: 0}, update: [x = x + i], spike: {when: x > 9, reset: [x = 0]}}}
+populations: {p: {neuron: n, size: 9}}
+projections:
+  q:
+    {from: p, to: p, connect: {pairs: {list: [[5, 1], [0, 2], [0, 1]]}}, synapse: s, deliver: {into: i},
+     params: {a: [7, 8, 9], c: i + 10 * j}, delay: [3 ms, 1 ms, 2 ms]}
+  r: {from: p, to: p, connect: {all_to_all: {}}, deliver: {into: i, weight: 1}, delay: 4 ms}
+simulate: {dt: 0.5 ms, duration: 1 ms}
+"""
+    s = netloom.load(text).simulation()
+    q, r = s.projections["q"], s.projections["r"]
+    assert q.variables == ("w", "delay", "a", "b", "c") and r.variables == ("weight", "delay")
+    assert (q.a.tolist(), q.b.tolist(), q.c.tolist()) == ([7, 8, 9], [2, 2, 2], [15, 20, 10])
+    assert (q.delay.tolist(), q.delay.unit, q.b.unit, r.delay[80]) == ([3, 1, 2], "ms", "ms", 4)
+    with pytest.raises(netloom.RunError, match="stays as it was drawn"):
+        q.delay = 1
+
+
 def test_names_that_are_missing_are_missing_to_python() -> None:
     s = netloom.load(PLAIN).simulation()
     assert not hasattr(s["a"], "w") and getattr(s.projections["ba"], "w", 7) == 7
@@ -267,7 +289,7 @@ def test_plastic_synapses_are_those_of_a_run() -> None:
     p = s.projections["p"]
     with h5py.File(run.folder / "synapses.h5") as file:
         same([p.w], [file["p/input->output/w"][-1]])
-    assert p.variables == ("w", "pre.x") and p["pre.x"].shape == (30,)
+    assert p.variables == ("w", "delay", "tau", "pre.x") and p["pre.x"].shape == (30,)
     assert len(p) == 60 and p.source[:3].tolist() == [0, 0, 1]
 
 

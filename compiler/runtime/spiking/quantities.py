@@ -9,7 +9,7 @@ Does not: run anything, or change connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,8 @@ Ends = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 @dataclass(frozen=True)
 class Variable:
     """One variable. `array`: the one that holds it, or None where all elements have the value `constant`; `count`:
-    elements that are shown (None: those of the array); `order`: of synapses, as `user_order` says."""
+    elements that are shown (None: those of the array); `order`: of synapses, as `user_order` says; `scale`: the unit
+    of what the array holds, of what is read alone."""
 
     name: str
     unit: str
@@ -44,18 +45,22 @@ class Variable:
     constant: float = 0.0
     count: int | None = None
     order: Order = None
+    scale: float | None = None
 
     def read(self, instance: Instance) -> AnyArray:
         if self.array is None:
             return np.full(self.count or 1, self.constant)
         values = to_logical(self.array, instance.read(self.array.name))[: self.count]
-        return values if self.order is None else values[self.order]
+        shown: AnyArray = values if self.order is None else values[self.order]
+        return shown if self.scale in (None, 1.0) else np.multiply(shown, self.scale)
 
     def write(self, instance: Instance, values: npt.ArrayLike) -> None:
         """Replace all elements; one number stands for all. Raises RunError (E0935)."""
         if self.array is None:
             help = "make it a parameter of the model and call `set`, or give it values that differ in the model"
             raise refused(f"`{self.name}` is one number of the model, {self.constant:g}", help)
+        if self.scale is not None:
+            raise refused(f"`{self.name}` can be read, but stays as it was drawn", "write a state of the synapses")
         stored = to_logical(self.array, instance.read(self.array.name))
         shown = stored[: self.count]
         try:
@@ -128,12 +133,13 @@ def synapses_of(
 
         ends = read_ends(instance)
         count = None if ends is None else len(ends[0])
-        found = {}
+        found = dict[str, Variable]()
         for name in synapse_variables(projection):
+            value = member.weight if name == "weight" else dict(member.init).get(name)
+            path, array = f"{member_name(projection, member)}.{name}", variable_array(projection, member, name)
             unit = synapse_unit(projection, name, model.populations)
-            variable = _synapse_variable(model, projection, member, name, unit, arrays, count, order)
-            if variable is not None:
-                found[name] = variable
+            found |= _variable(path, unit, arrays.get(array), value, count, order)
+        found |= _unchanging(model, projection, member, arrays, count, order)
         for end in ("pre", "post"):
             prefix = f"{own_name(projection, member)}.{end}."
             found |= {
@@ -144,21 +150,37 @@ def synapses_of(
         yield Synapses(member.source, member.target, found, count, read_ends)
 
 
-def _synapse_variable(
+def _variable(
+    path: str, unit: str, array: l2.Array | None, value: l0.Value | None, count: int | None, order: Order
+) -> dict[str, Variable]:
+    """A variable by its name, if its values are in memory or one number."""
+    name = path.rpartition(".")[2]
+    if array is not None:
+        return {name: Variable(path, unit, array, 0.0, count, order)}
+    return {name: Variable(path, unit, None, float(value.value), count)} if isinstance(value, l0.Const) else {}
+
+
+def _unchanging(
     model: l0.Model,
     projection: l0.Projection,
     member: l0.Member,
-    name: str,
-    unit: str,
     arrays: dict[str, l2.Array],
     count: int | None,
     order: Order,
-) -> Variable | None:
-    path = f"{member_name(projection, member)}.{name}"
-    array = arrays.get(variable_array(projection, member, name))
-    if array is not None and name == "delay" and projection.synapse is None:
-        return None  # in steps, and what is under way has left already
-    if array is not None:
-        return Variable(path, unit, array, 0.0, count, order)
-    value = member.weight if name == "weight" else dict(member.init).get(name)
-    return Variable(path, unit, None, float(value.value), count) if isinstance(value, l0.Const) else None
+) -> dict[str, Variable]:
+    """Parameters and delays of synapses; not those that are drawn anew at every spike, which are nowhere."""
+    assert model.simulate is not None
+    dt, stored, units = model.simulate.dt, member_name(projection, member), dict[str, str]()
+    values: dict[str, l0.Value] = {"delay": l0.Const(member.delay * dt)}
+    if member.back_delay:
+        values["back_delay"] = l0.Const(member.back_delay * dt)
+    if projection.synapse is not None:
+        units = {p.name: p.unit for p in projection.synapse.params}
+        values |= dict(member.params)
+    found = dict[str, Variable]()
+    for name, value in values.items():
+        own = name not in units
+        array = arrays.get((own_array if own else array_name)(stored, name))
+        for made in _variable(f"{stored}.{name}", units.get(name, "ms"), array, value, count, order).values():
+            found[name] = replace(made, scale=dt if own and array is not None else 1.0)
+    return found
