@@ -18,7 +18,7 @@ import typer
 from compiler.cli.completion import models as models_of
 from compiler.cli.completion import targets as targets_of
 from compiler.cli.errors import EXIT_CODES, EXPECTATION, Format, guarded, show
-from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, app, choice, command
+from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, app, argument, choice, command, option
 from compiler.runtime.common.options import Options
 
 
@@ -41,13 +41,10 @@ def netloom(
 
 @command("set target verify format quiet")
 def check(
-    models: Annotated[list[Path], typer.Argument(help="Model files.", show_default=False, autocompletion=models_of)],
+    models: Annotated[list[Path], argument("Model files.", autocompletion=models_of)],
     options: Options,
     target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", "-t", help="Lower for this target, too.", show_default=False, autocompletion=targets_of
-        ),
+        str | None, option("Lower for this target, too.", "--target", "-t", autocompletion=targets_of)
     ] = None,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
@@ -130,9 +127,7 @@ def run(
 
 @command("target set precision order seed build_dir runs_dir format quiet")
 def test(
-    models: Annotated[
-        list[Path], typer.Argument(help="Model files with `expect`.", show_default=False, autocompletion=models_of)
-    ],
+    models: Annotated[list[Path], argument("Model files with `expect`.", autocompletion=models_of)],
     options: Options,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
@@ -164,14 +159,8 @@ def show_model(
     model: MODEL,
     options: Options,
     expanded: Annotated[bool, typer.Option("--expanded", help="The file with everything expanded.")] = False,
-    stage: Annotated[
-        str | None,
-        typer.Option(help="The IR as text: model, graph, program, or after:PASS.", show_default=False),
-    ] = None,
-    passes: Annotated[
-        str | None,
-        typer.Option(help="Of the passes that may be left out, run these alone (a,b,c).", show_default=False),
-    ] = None,
+    stage: Annotated[str | None, option("The IR as text: model, graph, program, or after:PASS.")] = None,
+    passes: Annotated[str | None, option("Of the passes that may be left out, run these alone (a,b,c).")] = None,
     code: Annotated[bool, typer.Option("--code", help="The generated code.")] = False,
     memory: Annotated[bool, typer.Option("--memory", help="What takes how much memory, and when.")] = False,
     format: FORMAT = Format.human,
@@ -204,13 +193,9 @@ def show_model(
 
 @command("details target set lock format")
 def explain(
-    what: Annotated[
-        str, typer.Argument(help="A code such as E0123, or a model file.", show_default=False, autocompletion=models_of)
-    ],
+    what: Annotated[str, argument("A code such as E0123, or a model file.", autocompletion=models_of)],
     options: Options,
-    details: Annotated[
-        str | None, typer.Option(help="What one pass decided about a model, or all of them did.", show_default=False)
-    ] = None,
+    details: Annotated[str | None, option("What one pass decided about a model, or all of them did.")] = None,
     format: FORMAT = Format.human,
 ) -> None:
     """Tell more about a code, or a model.
@@ -260,10 +245,7 @@ def doctor() -> None:
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("model.yaml"),
     kind: Annotated[str, typer.Option(help="Which one; --list shows them.")] = "spiking",
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Fit the model to a data file or folder of images.", show_default=False),
-    ] = None,
+    source: Annotated[Path | None, option("Fit the model to a data file or folder of images.", "--from")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the kinds.")] = False,
 ) -> None:
     """Write a small commented model to begin with."""

@@ -11,15 +11,13 @@ from typing import Annotated
 
 import typer
 
-from compiler.cli.options import command
+from compiler.cli.options import command, option
 
 
 @command("stdio port")
 def lsp(
     stdio: Annotated[bool, typer.Option("--stdio", help="Over standard input and output, as without --port.")] = False,
-    port: Annotated[
-        int | None, typer.Option(help="Over a port of this machine.", min=1, max=65535, show_default=False)
-    ] = None,
+    port: Annotated[int | None, option("Over a port of this machine.", min=1, max=65535)] = None,
 ) -> None:
     """Serve editors: errors while you type, completion, hover, renaming."""
     from compiler.core.errors import RunError

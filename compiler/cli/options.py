@@ -31,10 +31,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False, autocompletion=models)]
+
+def option(help: str, *names: str, **more: Any) -> Any:
+    """An option whose help tells what happens without it."""
+    return typer.Option(*names, help=help, show_default=False, **more)
+
+
+def argument(help: str, **more: Any) -> Any:
+    return typer.Argument(help=help, show_default=False, **more)
+
+
+MODEL = Annotated[Path, argument("The model file.", autocompletion=models)]
 FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
-BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
+BATCH = Annotated[int | None, option("Samples that are computed at once.")]
 
 F = TypeVar("F", bound=Callable[..., None])
 _REPEATED: Final = frozenset(n for n, kind in TYPES.items() if kind in (Mapping[str, str], tuple[str, ...]))

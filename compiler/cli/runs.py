@@ -13,22 +13,17 @@ from typing import Annotated
 import typer
 
 from compiler.cli.errors import Format
-from compiler.cli.options import FORMAT, command
+from compiler.cli.options import FORMAT, argument, command, option
 from compiler.core.strict_json import dumps
 
 
 @command("filter sort format")
 def runs(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders that hold runs; else `runs`.", show_default=False)
-    ] = None,
+    folders: Annotated[list[Path] | None, argument("Folders that hold runs; else `runs`.")] = None,
     filter: Annotated[
-        list[str] | None,
-        typer.Option("--filter", "-f", help="status=ok, n_exc=400, 'rate.exc>5'. Repeatable.", show_default=False),
+        list[str] | None, option("status=ok, n_exc=400, 'rate.exc>5'. Repeatable.", "--filter", "-f")
     ] = None,
-    sort: Annotated[
-        str | None, typer.Option("--sort", help="A setting or result; -NAME: largest first.", show_default=False)
-    ] = None,
+    sort: Annotated[str | None, option("A setting or result; -NAME: largest first.")] = None,
     format: FORMAT = Format.human,
 ) -> None:
     """List runs: when, what was set, main results."""
@@ -54,7 +49,7 @@ def runs(
     typer.echo(table(["run", "model", "started (UTC)", "status", "set", "results"], rows, 6, 200))
 
 
-RUN = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+RUN = Annotated[Path, argument("A run directory.")]
 
 
 @command("format")
@@ -85,20 +80,10 @@ def diff(first: RUN, second: RUN, format: FORMAT = Format.human) -> None:
 @command("only image style out")
 def plot(
     run: RUN,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="raster, trace, training, ... Repeatable.", show_default=False)
-    ] = None,
-    image: Annotated[
-        list[str] | None,
-        typer.Option("--image", help="png, svg or pdf; else png and svg. Repeatable.", show_default=False),
-    ] = None,
-    style: Annotated[
-        str | None,
-        typer.Option("--style", help="paper, a style of matplotlib, or a .mplstyle file.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Where; else `plots` in the run's folder.", show_default=False)
-    ] = None,
+    only: Annotated[list[str] | None, option("raster, trace, training, ... Repeatable.")] = None,
+    image: Annotated[list[str] | None, option("png, svg or pdf; else png and svg. Repeatable.")] = None,
+    style: Annotated[str | None, option("paper, a style of matplotlib, or a .mplstyle file.")] = None,
+    out: Annotated[Path | None, option("Where; else `plots` in the run's folder.")] = None,
 ) -> None:
     """Draw the plots of a run again, without running it."""
     from compiler.core.errors import RunError
@@ -127,13 +112,8 @@ def plot(
 
 @command("out")
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(help="Run directories, or the folder of a sweep.", show_default=False)
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The HTML file; else report.html beside the results.", show_default=False),
-    ] = None,
+    folders: Annotated[list[Path], argument("Run directories, or the folder of a sweep.")],
+    out: Annotated[Path | None, option("The HTML file; else report.html beside the results.", "--out", "-o")] = None,
 ) -> None:
     """Write a report as one HTML file."""
     from compiler.core.disk import write_text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from compiler.cli.errors import Format
-from compiler.cli.options import FORMAT, MODEL, QUIET, command
+from compiler.cli.options import FORMAT, MODEL, QUIET, command, option
 from compiler.core.source import NOWHERE, SourceFile, Span
 from compiler.core.strict_json import dumps
 from compiler.frontend.yaml.tree import Entry, Mapping, Scalar, Sequence
@@ -33,29 +33,13 @@ def sweep(
     model: MODEL,
     options: Options,
     grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid", "-g", help="In place of the model's `sweep`: name=1,2,3. Repeatable.", show_default=False
-        ),
+        list[str] | None, option("In place of the model's `sweep`: name=1,2,3. Repeatable.", "--grid", "-g")
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="Run each trial with so many seeds.", show_default=False)
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", "-j", min=1, help="Processes; else one per processor.", show_default=False),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", help="Run trials on the workers of this Dask scheduler.", show_default=False),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", help="Start workers on slurm, pbs or ssh:host1,host2.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The sweep's folder; else sweeps/<name>.", show_default=False)
-    ] = None,
+    seeds: Annotated[int | None, option("Run each trial with so many seeds.", min=1)] = None,
+    workers: Annotated[int | None, option("Processes; else one per processor.", "--workers", "-j", min=1)] = None,
+    scheduler: Annotated[str | None, option("Run trials on the workers of this Dask scheduler.")] = None,
+    cluster: Annotated[str | None, option("Start workers on slurm, pbs or ssh:host1,host2.")] = None,
+    out: Annotated[Path | None, option("The sweep's folder; else sweeps/<name>.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the trials.")] = False,
     format: FORMAT = Format.human,
     quiet: QUIET = False,

@@ -15,24 +15,19 @@ import typer
 
 from compiler.cli.completion import runs
 from compiler.cli.errors import Format, show
-from compiler.cli.options import BATCH, FORMAT, QUIET, choice, command
+from compiler.cli.options import BATCH, FORMAT, QUIET, argument, choice, command, option
 from compiler.core.strict_json import dumps
 from compiler.runtime.common.options import Options
 
-RUN = Annotated[
-    Path, typer.Argument(help="A run directory, or a model file with weights.", show_default=False, autocompletion=runs)
-]
-DATA = Annotated[Path, typer.Option(help="The samples: any data file, or a folder of images.", show_default=False)]
+RUN = Annotated[Path, argument("A run directory, or a model file with weights.", autocompletion=runs)]
+DATA = Annotated[Path, option("The samples: any data file, or a folder of images.")]
 
 
 @command("data weights target set precision order portable verify lock workspace build_dir format")
 def evaluate(
     run: RUN,
     options: Options,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="A data file or folder of images, instead of the validation samples.", show_default=False),
-    ] = None,
+    data: Annotated[Path | None, option("A data file or folder of images, instead of the validation samples.")] = None,
     format: FORMAT = Format.human,
 ) -> None:
     """Measure a trained network: its loss and metrics on a data set."""
@@ -60,10 +55,8 @@ def predict(
     run: RUN,
     options: Options,
     data: DATA,
-    out: Annotated[Path, typer.Option(help="The .npz file that the outputs are written to.", show_default=False)],
-    layers: Annotated[
-        str | None, typer.Option(help="Which layers' outputs, with commas; else the last ones.", show_default=False)
-    ] = None,
+    out: Annotated[Path, option("The .npz file that the outputs are written to.")],
+    layers: Annotated[str | None, option("Which layers' outputs, with commas; else the last ones.")] = None,
     batch: BATCH = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what was decided: folded norms, strategies.")
@@ -89,10 +82,8 @@ def predict(
 
 @command(name="import")
 def import_model(
-    file: Annotated[Path, typer.Argument(help="An ONNX file.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(help="The model file to write; its weights stand beside it.", show_default=False)
-    ] = None,
+    file: Annotated[Path, argument("An ONNX file.")],
+    out: Annotated[Path | None, option("The model file to write; its weights stand beside it.")] = None,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
@@ -114,11 +105,9 @@ def import_model(
 def export(
     run: RUN,
     options: Options,
-    out: Annotated[Path | None, typer.Option(help="The file to write; else <name>.onnx.", show_default=False)] = None,
+    out: Annotated[Path | None, option("The file to write; else <name>.onnx.")] = None,
     to: Annotated[str, typer.Option("--format", help="The format: onnx.")] = "onnx",
-    layers: Annotated[
-        str | None, typer.Option(help="Which layers are outputs, with commas; else the last ones.", show_default=False)
-    ] = None,
+    layers: Annotated[str | None, option("Which layers are outputs, with commas; else the last ones.")] = None,
     quiet: QUIET = False,
 ) -> None:
     """Write a trained network for other programs."""

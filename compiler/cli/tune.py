@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from compiler.cli.errors import Format, show
-from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, command
+from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, command, option
 from compiler.runtime.common.options import Options
 
 if TYPE_CHECKING:
@@ -29,19 +29,12 @@ def tune(
     model: MODEL,
     options: Options,
     rounds: Annotated[int, typer.Option(help="How often each way is measured.", min=1)] = 7,
-    only: Annotated[
-        str | None,
-        typer.Option(help="CONTRACTIONS:STRATEGIES, such as 'conv*:winograd,fft'.", show_default=False),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for measuring, such as '60 s'; the largest come first.", show_default=False)
-    ] = None,
+    only: Annotated[str | None, option("CONTRACTIONS:STRATEGIES, such as 'conv*:winograd,fft'.")] = None,
+    budget: Annotated[str | None, option("Time for measuring, such as '60 s'; the largest come first.")] = None,
     batch: BATCH = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether the lock file is complete.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Show all candidates of every contraction.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="An HTML file for the report.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("An HTML file for the report.", "--out", "-o")] = None,
     whole: Annotated[bool, typer.Option(help="Whole steps have the last word.")] = True,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
