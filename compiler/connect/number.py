@@ -9,7 +9,7 @@ from compiler.connect.drawing import DRAWN, SKIP, SOURCE, TARGET, Numbered, past
 from compiler.connect.keys import AUTAPSES, FLAGS, MULTAPSES, rule
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Place
 from compiler.expr.ast import Num, Ref
-from compiler.expr.keys.kinds import Field
+from compiler.expr.keys.kinds import Field, required
 from compiler.expr.keys.values import COUNT
 
 _NUMBERS = {"n": "`number`", "N": "`number`", "total": "`number`", "count": "`number`"}
@@ -25,7 +25,7 @@ Pool = Callable[[Place], tuple[int, str]]
 def _number(doc: str, bits: int = COUNT.bits) -> Field:
     doc += " `n_from` and `n_to` are the sizes of the two populations."
     example = "number: 10000" if bits > COUNT.bits else "number: 100"
-    return Field("number", replace(COUNT, bits=bits), doc, required=True, example=example)
+    return required("number", replace(COUNT, bits=bits), doc, example=example)
 
 
 def _within(pool: Pool) -> Callable[[Place], Args | None]:

@@ -17,7 +17,7 @@ from compiler.connect.rule import ConnectRule, Ends, Form, Table
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.keys.kinds import Expression, Field, instead, switch
+from compiler.expr.keys.kinds import Expression, Field, instead, required, switch
 from compiler.expr.keys.values import FRACTION, QUANTITY
 
 BLOCK: Final = 256
@@ -76,9 +76,7 @@ FIXED_PROBABILITY = ConnectRule(
     rule(
         "fixed_probability",
         "Each pair with one probability, independently (Bernoulli).",
-        Field(
-            "p", FRACTION, "The probability of each connection, drawn independently.", required=True, example="p: 0.02"
-        ),
+        required("p", FRACTION, "The probability of each connection, drawn independently.", example="p: 0.02"),
         AUTAPSES,
         elsewhere={"probability": "`p`", "prob": "`p`", "rate": "`p`"} | FLAGS,
     ),
@@ -173,13 +171,7 @@ EXPRESSION = ConnectRule(
     lambda e: _mean(e) * e.pairs,
     columns=("autapses", "same", "w_from", "h_from", "w_to", "h_to"),
     drawing=Passing(
-        pool=_N_POST,
-        index=SOURCE * _N_POST + PLACE,
-        at=Num(0),
-        step=Num(1),
-        hit=HOLDS,
-        target=PLACE,
-        hole=SOURCE,
+        pool=_N_POST, index=SOURCE * _N_POST + PLACE, at=Num(0), step=Num(1), hit=HOLDS, target=PLACE, hole=SOURCE
     ),
     random=True,
     own_name="expression",

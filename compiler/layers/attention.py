@@ -15,7 +15,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Field, ListOf, OneOf, Value, switch
+from compiler.expr.keys.kinds import Field, ListOf, OneOf, Value, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
@@ -257,7 +257,7 @@ ATTENTION = LayerKind(
     layer(
         "attention",
         "Multi-head attention over the steps of a sequence, with trained projections.",
-        Field("heads", POSITIVE, "The number of heads.", required=True, example="heads: 4"),
+        required("heads", POSITIVE, "The number of heads.", example="heads: 4"),
         Field(
             "size",
             POSITIVE,

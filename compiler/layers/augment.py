@@ -13,7 +13,7 @@ import math
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
+from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value, required
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.space import Affine, along
@@ -51,7 +51,7 @@ DROPOUT = LayerKind(
     layer(
         "dropout",
         "Sets elements to zero at random while training, and scales the others up.",
-        Field("rate", PART, "The probability with which an element is dropped.", required=True, example="rate: 0.5"),
+        required("rate", PART, "The probability with which an element is dropped.", example="rate: 0.5"),
         elsewhere={"p": "`rate`", "probability": "`rate`"},
     ),
     keeps("rate"),
@@ -87,7 +87,7 @@ NOISE = LayerKind(
     layer(
         "noise",
         "Adds normal noise to every element while training.",
-        Field("std", Value("a positive number", "0.1", low=0, above=True), "The standard deviation.", required=True),
+        required("std", Value("a positive number", "0.1", low=0, above=True), "The standard deviation."),
         elsewhere={"stddev": "`std`", "sigma": "`std`"},
     ),
     keeps("std"),
@@ -129,11 +129,10 @@ AUGMENT = LayerKind(
     layer(
         "augment",
         "Changes samples while training by a formula that may draw random numbers.",
-        Field(
+        required(
             "value",
             Expression("x * (0.8 + 0.4 * random())"),
             "What the input `x` becomes, element by element; `random()`, `normal()` and `exponential()` draw numbers.",
-            required=True,
         ),
         Field(
             "draws",
@@ -238,7 +237,7 @@ RANDOM_CROP = LayerKind(
     layer(
         "random_crop",
         "Shifts each image by up to `padding` pixels in both directions while training; zeros come in at the edges.",
-        Field("padding", POSITIVE, "The largest shift, at most 16.", required=True, example="padding: 4"),
+        required("padding", POSITIVE, "The largest shift, at most 16.", example="padding: 4"),
     ),
     _cropped,
     random_crop,

@@ -15,7 +15,7 @@ from typing import Any
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Field, Kind, ListOf
+from compiler.expr.keys.kinds import Field, Kind, ListOf, required
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.ir.space import along
 from compiler.layers.shared.context import PRODUCT, Context, biased, glorot, ints, reshape, weight, whole
@@ -42,7 +42,7 @@ from compiler.layers.shared.windows import (
     written_pads,
 )
 
-_FILTERS = Field("filters", POSITIVE, "The number of output channels.", required=True, example="filters: 16")
+_FILTERS = required("filters", POSITIVE, "The number of output channels.", example="filters: 16")
 _GROUPS = Field(
     "groups",
     POSITIVE,
@@ -57,7 +57,7 @@ def _conv_fields(rank: int) -> tuple[Field, ...]:
     one = "The kernel's length." if rank == 1 else f"The kernel's {DIMENSIONS[rank]}, or one number for all."
     return (
         _FILTERS,
-        Field("kernel", extent(rank), one, required=True),
+        required("kernel", extent(rank), one),
         Field("stride", extent(rank), "The step of the kernel.", default=1, example="stride: 2"),
         Field(
             "padding", padding(rank), padding_doc(rank, "Zeros around the input"), default="valid"),

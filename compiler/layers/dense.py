@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Field
+from compiler.expr.keys.kinds import required
 from compiler.expr.keys.values import POSITIVE
 from compiler.layers.shared.context import Context, linear
 from compiler.layers.shared.initial import INIT
@@ -34,7 +34,7 @@ DENSE = LayerKind(
         "dense",
         "A fully connected layer: y = W x + b, with W of the shape [units, features]. A sequence is a list of steps "
         "that all have the same weights.",
-        Field("units", POSITIVE, "The number of outputs.", required=True, example="units: 10"),
+        required("units", POSITIVE, "The number of outputs.", example="units: 10"),
         ACTIVATION,
         BIAS,
         INIT,

@@ -13,7 +13,7 @@ from functools import partial
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Cond, Expr, Ref, substitute
-from compiler.expr.keys.kinds import Alternative, Choice, Expression, Field, MapOf, Option, switch
+from compiler.expr.keys.kinds import Alternative, Choice, Expression, Field, MapOf, Option, required, switch
 from compiler.expr.keys.values import COUNT, NUMBER
 from compiler.ir.level1.builder import Operand, identity
 from compiler.layers.shared.activations import ACTIVATIONS, activation
@@ -188,7 +188,7 @@ ACTIVATION = LayerKind(
     layer(
         "activation",
         "Applies a function to every element.",
-        Field("function", FUNCTION, "The function.", required=True),
+        required("function", FUNCTION, "The function."),
         elsewhere={"activation": "`function`"},
     ),
     keeps(),

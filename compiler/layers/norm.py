@@ -17,7 +17,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
-from compiler.expr.keys.kinds import Field, switch
+from compiler.expr.keys.kinds import Field, required, switch
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.layers.shared.context import PRODUCT, X0, X1, X2, X3, Context, call, flag, number, reshape, weight, whole
@@ -354,7 +354,7 @@ GROUP_NORM = LayerKind(
     layer(
         "group_norm",
         "Normalises groups of channels of each sample, then scales and shifts each channel.",
-        Field("groups", POSITIVE, "The number of groups.", required=True, example="groups: 4"),
+        required("groups", POSITIVE, "The number of groups.", example="groups: 4"),
         EPSILON,
         AFFINE,
         elsewhere={"num_groups": "`groups`"},

@@ -14,7 +14,7 @@ from typing import Any
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
-from compiler.expr.keys.kinds import Field, switch
+from compiler.expr.keys.kinds import Field, required, switch
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import X0, X1, Context, flag, ints, reshape
@@ -150,7 +150,7 @@ def _kind(name: str, rank: int, doc: str) -> LayerKind:
     keys = layer(
         name,
         doc,
-        Field("size", extent(rank), f"The window's {DIMENSIONS[rank]}.", required=True, example="size: 2"),
+        required("size", extent(rank), f"The window's {DIMENSIONS[rank]}.", example="size: 2"),
         Field("stride", extent(rank), "The step of the window; without it, `size`.", example="stride: 2"),
         Field("padding", padding(rank), padding_doc(rank, what), default=0, example="padding: 1"),
         switch("ceil", "Whether a last window that reaches over the end counts: extents are rounded up."),

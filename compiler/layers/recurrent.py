@@ -22,7 +22,7 @@ import compiler.ir.level1.graph as l1
 import compiler.layers.shared.context as context
 from compiler.core.errors import RunError
 from compiler.expr.ast import Cond, Num
-from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, switch
+from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import along
@@ -34,7 +34,7 @@ from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Sett
 from compiler.layers.shared.onnx.inputs import Attrs, constant, cut, data, hint_of
 from compiler.layers.shared.onnx.inputs import joined as joined_parts
 
-_UNITS = Field("units", POSITIVE, "The number of elements of the state.", required=True, example="units: 64")
+_UNITS = required("units", POSITIVE, "The number of elements of the state.", example="units: 64")
 _SEQUENCE = (
     switch("sequence", "Whether the output has the state of every step; without it, of the last one only."),
     switch("bidirectional", "Whether a second one runs from the end to the beginning; both outputs are joined."),

@@ -14,7 +14,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Choice, Field, Option, switch
+from compiler.expr.keys.kinds import Choice, Field, Option, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
@@ -46,8 +46,8 @@ EMBEDDING = LayerKind(
     layer(
         "embedding",
         "A trained row of numbers for each whole number, as of words.",
-        Field("count", POSITIVE, "How many numbers there are: 0 to count - 1.", required=True, example="count: 1000"),
-        Field("size", POSITIVE, "The length of a row.", required=True, example="size: 64"),
+        required("count", POSITIVE, "How many numbers there are: 0 to count - 1.", example="count: 1000"),
+        required("size", POSITIVE, "The length of a row.", example="size: 64"),
         elsewhere={"num_embeddings": "`count`", "embedding_dim": "`size`", "units": "`size`"},
         example="{inputs: words, count: 1000, size: 64}",
     ),
@@ -102,7 +102,7 @@ ONE_HOT = LayerKind(
     layer(
         "one_hot",
         "For each whole number, as many numbers as there are classes: 1 at its own place, 0 elsewhere.",
-        Field("count", POSITIVE, "How many classes there are: 0 to count - 1.", required=True, example="count: 10"),
+        required("count", POSITIVE, "How many classes there are: 0 to count - 1.", example="count: 10"),
         switch(
             "lenient",
             "Whether all whole numbers are taken, as in ONNX: negative ones count from the end (-1 is the last class), "
@@ -147,7 +147,7 @@ LEARNED = LayerKind(
         "learned",
         "Trained numbers that depend on no input, the same for every sample: queries, a token in front of a sequence, "
         "an `offset` of attention.",
-        Field("shape", SHAPE, "Their shape, without the batch.", required=True, example="shape: [8, 64]"),
+        required("shape", SHAPE, "Their shape, without the batch.", example="shape: [8, 64]"),
         INIT,
         inputs=None,
         elsewhere={"size": "`shape`", "value": "`init`"},

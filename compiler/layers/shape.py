@@ -14,7 +14,7 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Field, ListOf, Name, Value
+from compiler.expr.keys.kinds import Field, ListOf, Name, Value, required
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.layers.shared.context import X0, Context, ints, joined, moved, number, reshape, sliced, whole
 from compiler.layers.shared.keys import AXIS, SHAPE, layer, several
@@ -54,7 +54,7 @@ RESHAPE = LayerKind(
     layer(
         "reshape",
         "The same elements, in order, with other axes.",
-        Field("shape", SHAPE, "The new shape, without the batch.", required=True, example="shape: [16, 25]"),
+        required("shape", SHAPE, "The new shape, without the batch.", example="shape: [16, 25]"),
         elsewhere={"target_shape": "`shape`"},
     ),
     _reshaped,
@@ -92,11 +92,10 @@ PERMUTE = LayerKind(
     layer(
         "permute",
         "The axes in another order.",
-        Field(
+        required(
             "axes",
             ListOf(COUNT, low=1, example="[1, 0]"),
             "For each axis of the output, that of the input it is, from 0, without the batch.",
-            required=True,
         ),
         elsewhere={"dims": "`axes`", "perm": "`axes`"},
     ),
@@ -207,11 +206,10 @@ SPLIT = LayerKind(
         "split",
         "The parts of an axis, as several layers.",
         Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
-        Field(
+        required(
             "into",
             ListOf(Name("first"), low=2, example="[first, second]"),
             "The names of the parts, by which other layers read them.",
-            required=True,
         ),
         Field(
             "sizes",
@@ -276,7 +274,7 @@ PAD = LayerKind(
     layer(
         "pad",
         "Elements of one value around the input.",
-        Field("before", ListOf(COUNT, low=1, example="[0, 1, 1]"), "How many before each axis.", required=True),
+        required("before", ListOf(COUNT, low=1, example="[0, 1, 1]"), "How many before each axis."),
         Field(
             "after",
             ListOf(COUNT, low=1, example="[0, 1, 1]"),
@@ -354,11 +352,10 @@ UPSAMPLE = LayerKind(
     layer(
         "upsample",
         "Every element, repeated along each dimension after the channels (nearest neighbour).",
-        Field(
+        required(
             "factor",
             one_or(ListOf(POSITIVE, low=1, example="[2, 2]")),
             "How often; one number for all dimensions, or one for each.",
-            required=True,
             example="factor: 2",
         ),
         elsewhere={"scale_factor": "`factor`", "size": "`factor`"},

@@ -22,6 +22,7 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Option,
     entry,
+    required,
 )
 from compiler.expr.keys.values import NUMBER
 from compiler.losses.classes import SOFTMAX_CROSS_ENTROPY
@@ -50,11 +51,10 @@ _EXPRESSION = LossKind(
         "loss",
         "expression",
         "A loss of your own.",
-        Field(
+        required(
             "value",
             Expression("(out - y) ** 2 * (2 if y > out else 1)"),
             "An expression over layers, network inputs and `params`; its mean over all elements is the loss.",
-            required=True,
         ),
         MASK,
         title="expression_loss",
@@ -72,11 +72,10 @@ _SUM = LossKind(
                 "term",
                 (
                     Field("weight", NUMBER, "The factor of the term.", default=1, example="weight: 0.5"),
-                    Field(
+                    required(
                         "loss",
                         Later("loss", _loss),
                         "The term.",
-                        required=True,
                         example="loss: {mean_squared_error: {prediction: out, target: y}}",
                     ),
                 ),

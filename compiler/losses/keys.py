@@ -7,19 +7,13 @@ Does not: describe a loss (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, Value, instead
+from compiler.expr.keys.kinds import Alternative, Block, Field, Value, instead, required
 from compiler.expr.keys.values import PART
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
-LOGITS = Field(
-    "logits", LAYER_REFERENCE, "The layer with the scores, one per class.", required=True, example="logits: logits"
-)
-TARGET = Field(
-    "target", LAYER_REFERENCE, "The network input with the right answers.", required=True, example="target: label"
-)
-PREDICTION = Field(
-    "prediction", LAYER_REFERENCE, "The layer whose output is compared.", required=True, example="prediction: out"
-)
+LOGITS = required("logits", LAYER_REFERENCE, "The layer with the scores, one per class.", example="logits: logits")
+TARGET = required("target", LAYER_REFERENCE, "The network input with the right answers.", example="target: label")
+PREDICTION = required("prediction", LAYER_REFERENCE, "The layer whose output is compared.", example="prediction: out")
 SMOOTHING = Field(
     "smoothing",
     PART,

@@ -285,6 +285,11 @@ ScalarKind = Text | Flag | Constant | Value | Expression | Statement | Name | Re
 Kind = ScalarKind | ListOf | MapOf | Block | OneKey | OneOf | Later
 
 
+def required(name: str, kind: Kind, doc: str, example: str | None = None) -> Field:
+    """A key that a block cannot be without."""
+    return Field(name, kind, doc, required=True, example=example)
+
+
 def switch(name: str, doc: str, default: bool = False) -> Field:
     """A key that is `true` or `false`."""
     return Field(name, Flag(), doc, default=default)

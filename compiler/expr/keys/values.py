@@ -74,11 +74,10 @@ FILE = k.Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
 FILE_ARRAY = k.Block(
     "array in a file",
     (
-        k.Field(
+        k.required(
             "file",
             FILE,
             "The file that holds the array: `.npy`, `.npz`, `.csv` or `.h5` (HDF5), relative to the model file.",
-            required=True,
         ),
         k.Field(
             "array",
@@ -203,7 +202,7 @@ INITIAL: k.Kind = k.OneOf((QUANTITY, DISTRIBUTION, k.ListOf(QUANTITY, low=1, exa
 
 _ROUNDED_TIME = k.Block(
     "rounded time",
-    (k.Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"), ROUND),
+    (k.required("value", TIME, "The delay.", example="value: 1.37 ms"), ROUND),
     doc="A delay that may be rounded to whole steps.",
     title="rounded_time",
     example="{value: 1.37 ms, round: nearest}",

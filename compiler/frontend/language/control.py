@@ -148,12 +148,11 @@ PHASE = k.Block(
         USE,
         FOR,
         DESCRIPTION,
-        k.Field(
+        k.required(
             "every",
             POSITIVE_TIME,
             "How long one trial lasts; trials follow each other from time 0 on, and before it in the warm-up. A "
             "whole number of steps.",
-            required=True,
             example="every: 200 ms",
         ),
         k.Field(

@@ -50,13 +50,12 @@ LAYER = k.OneKey(
             "repeat",
             "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
             "each copy as a block.",
-            k.Field("times", POSITIVE, "How many copies.", required=True),
-            k.Field(
+            k.required("times", POSITIVE, "How many copies."),
+            k.required(
                 "layers",
                 k.Later("layers", _layers),
                 "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
                 "inside a copy, names refer to that copy.",
-                required=True,
                 example="layers: [{dense: {units: 128, activation: tanh}}]",
             ),
             *BLOCK_SETTINGS,
@@ -203,13 +202,12 @@ NETWORK_INPUT = k.Block(
 NETWORK = k.Block(
     "network",
     (
-        k.Field(
+        k.required(
             "inputs",
             k.MapOf(
                 "network input", NETWORK_INPUT, key_example="image", low=1, example="{image: {shape: [1, 28, 28]}}"
             ),
             "What a sample consists of: images, labels, targets.",
-            required=True,
             example="inputs: {image: {shape: [1, 28, 28]}, label: {shape: [], dtype: int32}}",
         ),
         k.Field(
@@ -225,12 +223,7 @@ NETWORK = k.Block(
             "and for names of layers.",
             example="blocks: {residual(channels): [{conv2d: {filters: channels, kernel: 3}}]}",
         ),
-        k.Field(
-            "layers",
-            LAYERS,
-            "The layers, in order; each reads the one before unless `inputs` says otherwise.",
-            required=True,
-        ),
+        k.required("layers", LAYERS, "The layers, in order; each reads the one before unless `inputs` says otherwise."),
         k.Field(
             "weights",
             k.Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),

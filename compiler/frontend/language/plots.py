@@ -12,10 +12,10 @@ from compiler.expr import units
 from compiler.expr.keys.values import DURATION, POPULATIONS, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY
 from compiler.frontend.language.recording import VARIABLE, bins
 
-_RECORDED = k.Field(
-    "from", k.Reference("projection", "plastic", TEMPLATE_KEY), "The projection with recorded synapses.", required=True
+_RECORDED = k.required(
+    "from", k.Reference("projection", "plastic", TEMPLATE_KEY), "The projection with recorded synapses."
 )
-_RECORDED_VARIABLE = k.Field("variable", VARIABLE, "The recorded variable.", required=True, example="variable: w")
+_RECORDED_VARIABLE = k.required("variable", VARIABLE, "The recorded variable.", example="variable: w")
 
 _TIME = k.Field(
     "time",
@@ -56,9 +56,7 @@ _LOOK = (
         "The files that are written; without it, a PNG and an SVG.",
     ),
 )
-_SPIKING = k.Field(
-    "from", POPULATIONS, "Populations whose spikes are recorded.", required=True, example="from: [exc, inh]"
-)
+_SPIKING = k.required("from", POPULATIONS, "Populations whose spikes are recorded.", example="from: [exc, inh]")
 
 
 _BIN = k.Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default="1 ms", example="bin: 1 ms")
@@ -75,8 +73,8 @@ PLOTS = k.ListOf(
                 "plot",
                 "trace",
                 "A variable over time, a line per recorded neuron.",
-                k.Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
-                k.Field("variable", VARIABLE, "The recorded variable.", required=True),
+                k.required("from", POPULATIONS, "Populations with a recorded trace."),
+                k.required("variable", VARIABLE, "The recorded variable."),
                 k.switch("spikes", "Mark the spikes of the neurons that are shown, where they are recorded.", True),
                 _TIME,
                 _LIMITS,
@@ -87,9 +85,7 @@ PLOTS = k.ListOf(
                 "plot",
                 "rate",
                 "The rates of populations over time.",
-                k.Field(
-                    "from", POPULATIONS, "Populations with a recorded rate.", required=True, example="from: [exc, inh]"
-                ),
+                k.required("from", POPULATIONS, "Populations with a recorded rate.", example="from: [exc, inh]"),
                 _TIME,
                 *_LOOK,
             ),
@@ -156,11 +152,10 @@ PLOTS = k.ListOf(
                 "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
                 "histogram).",
                 _SPIKING,
-                k.Field(
+                k.required(
                     "every",
                     POSITIVE_TIME,
                     "The time between two stimuli (trials), whole steps, counted from the end of the warm-up.",
-                    required=True,
                     example="every: 100 ms",
                 ),
                 _BIN,

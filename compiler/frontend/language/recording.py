@@ -15,7 +15,7 @@ import compiler.expr.keys.values as v
 _VARIABLES: k.Kind = k.ListOf(
     k.Pattern("a variable", rf"^(population\.|pool\.)?{k.NAME}$", "v"), low=1, example="[v, ge]"
 )
-_FROM = k.Field("from", v.POPULATIONS, "The populations that are recorded.", required=True)
+_FROM = k.required("from", v.POPULATIONS, "The populations that are recorded.")
 _EVERY = k.Field(
     "every",
     v.POSITIVE_TIME,
@@ -38,7 +38,7 @@ _AT = k.Field(
     "everything that happens in it; of an event at 0 ms, when the trial before has ended.",
     example="at: trial.plus",
 )
-_PROJECTION = k.Field("from", k.Reference("projection", "plastic", v.TEMPLATE_KEY), "The projection.", required=True)
+_PROJECTION = k.required("from", k.Reference("projection", "plastic", v.TEMPLATE_KEY), "The projection.")
 _BETWEEN = k.Field(
     "between",
     k.ListOf(v.DURATION, low=2, high=2, example="[1 s, 2 s]"),
@@ -80,12 +80,11 @@ RECORD = k.ListOf(
                 "trace",
                 "Variables over time, sampled at the end of a step, written to `traces.h5`.",
                 _FROM,
-                k.Field(
+                k.required(
                     "variables",
                     _VARIABLES,
                     "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
                     "are recorded for all pools.",
-                    required=True,
                 ),
                 _SOME,
                 _EVERY,
@@ -126,16 +125,13 @@ RECORD = k.ListOf(
                 "events",
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",
-                k.Field(
+                k.required(
                     "from",
                     v.POPULATIONS,
                     "A projection, for events of its synapses, or populations, for events of their neurons.",
-                    required=True,
                     example="from: plastic",
                 ),
-                k.Field(
-                    "events", v.NAMES, "Events with conditions, by name.", required=True, example="events: [release]"
-                ),
+                k.required("events", v.NAMES, "Events with conditions, by name.", example="events: [release]"),
                 _BETWEEN,
                 title="record_events",
                 elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
@@ -146,12 +142,11 @@ RECORD = k.ListOf(
                 "Variables of all synapses of a projection over time, with their sources and targets, written to "
                 "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
                 _PROJECTION,
-                k.Field(
+                k.required(
                     "variables",
                     v.NAMES,
                     "State variables of the synapses; of static synapses `weight`, and `delay` where it "
                     "differs from synapse to synapse.",
-                    required=True,
                     example="variables: [w]",
                 ),
                 _EVERY_SAMPLE,
@@ -166,18 +161,16 @@ RECORD = k.ListOf(
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
                 _PROJECTION,
-                k.Field(
+                k.required(
                     "variable",
                     VARIABLE,
                     "A state variable of the synapses, or the `weight` of static ones.",
-                    required=True,
                     example="variable: w",
                 ),
-                k.Field(
+                k.required(
                     "range",
                     k.ListOf(v.QUANTITY, low=2, high=2, example="[0, 1]"),
                     "The edges of the first and of the last bar; what lies outside is not counted.",
-                    required=True,
                 ),
                 bins(100_000),
                 _EVERY_SAMPLE,
@@ -196,7 +189,7 @@ RECORD = k.ListOf(
                     "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
                     default="table",
                 ),
-                k.Field(
+                k.required(
                     "columns",
                     k.MapOf(
                         "column",
@@ -206,7 +199,6 @@ RECORD = k.ListOf(
                     ),
                     "Expressions over `sum`, `mean`, `min` and `max` of what the neurons of a population, "
                     "or the synapses of a projection, hold then.",
-                    required=True,
                     example="columns: {error: mean(output.wrong)}",
                 ),
                 _EVERY_ROW,

@@ -22,6 +22,7 @@ from compiler.expr.keys.kinds import (
     Option,
     Text,
     instead,
+    required,
 )
 from compiler.expr.keys.values import DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import PHASES
@@ -63,12 +64,11 @@ CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
 PARAMETER = Block(
     "parameter",
     (
-        Field(
+        required(
             "value",
             OneOf((QUANTITY, Flag())),
             "The value, unless `--set` gives another: a number, a quantity, or an expression over "
             "the parameters before.",
-            required=True,
             example="value: 3200",
         ),
         Field(
@@ -109,11 +109,10 @@ PARAMETER = Block(
 ROOT = Block(
     "model file",
     (
-        Field(
+        required(
             "language",
             Constant(1),
             "The version of the language that the file is written in. It stands in every file.",
-            required=True,
             example="language: 1",
         ),
         Field(

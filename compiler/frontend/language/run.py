@@ -49,12 +49,11 @@ STOP = k.Field(
     k.Block(
         "stop",
         (
-            k.Field(
+            k.required(
                 "when",
                 k.Expression("mean(output.wrong) < 0.05"),
                 "A condition over `sum`, `mean`, `min` and `max` of what the neurons of a population, or the synapses "
                 "of a projection, hold then.",
-                required=True,
             ),
             k.Field(
                 "every", v.POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"
@@ -77,13 +76,8 @@ STOP = k.Field(
 SIMULATE = k.Block(
     "simulation",
     (
-        k.Field(
-            "dt",
-            v.POSITIVE_TIME,
-            "The time step. Delays and refractory periods are whole numbers of it.",
-            required=True,
-        ),
-        k.Field("duration", v.DURATION, "How long is simulated, after the warm-up.", required=True),
+        k.required("dt", v.POSITIVE_TIME, "The time step. Delays and refractory periods are whole numbers of it."),
+        k.required("duration", v.DURATION, "How long is simulated, after the warm-up."),
         k.Field(
             "warmup",
             v.DURATION,
@@ -117,7 +111,7 @@ SIMULATE = k.Block(
     ),
 )
 
-_OF = k.Field("of", v.POPULATIONS, "The population, with recorded spikes.", required=True)
+_OF = k.required("of", v.POPULATIONS, "The population, with recorded spikes.")
 _AT_LEAST = k.Field("at_least", v.NUMBER, "The smallest value that is good.", example="at_least: 0.96")
 _AT_MOST = k.Field("at_most", v.NUMBER, "The largest value that is good.", example="at_most: 0.1")
 
@@ -132,11 +126,10 @@ EXPECT = k.ListOf(
                 "rate",
                 "The mean rate of a population over the run.",
                 _OF,
-                k.Field(
+                k.required(
                     "between",
                     k.ListOf(replace(v.QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
                     "The lowest and the highest mean rate that are good.",
-                    required=True,
                 ),
                 title="expect_rate",
                 elsewhere={"from": "`of`", "population": "`of`"},
@@ -145,13 +138,12 @@ EXPECT = k.ListOf(
                 "expectation",
                 "metric",
                 "A metric of training, or a column of a recorded table.",
-                k.Field(
+                k.required(
                     "name",
                     k.Reference("metric", "validation_accuracy", rf"^{k.NAME}(\.{k.NAME})?$"),
                     "What stands in `metrics.jsonl`: `loss`, a metric, or either with "
                     "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
                     "of a recorded table (`table.error`); its last row counts.",
-                    required=True,
                 ),
                 _AT_LEAST,
                 _AT_MOST,

@@ -12,8 +12,8 @@ from compiler.expr.keys.values import QUANTITY
 
 _SETTINGS = k.ListOf(QUANTITY, low=1, example="[1000, 2000]")
 _BOUNDS = (
-    k.Field("low", QUANTITY, "The smallest value.", required=True, example="low: 0.1"),
-    k.Field("high", QUANTITY, "The largest value.", required=True, example="high: 10"),
+    k.required("low", QUANTITY, "The smallest value.", example="low: 0.1"),
+    k.required("high", QUANTITY, "The largest value.", example="high: 10"),
 )
 _BETWEEN = k.Block("bounds", _BOUNDS, title="sweep_bounds")
 
@@ -35,16 +35,13 @@ DRAWN: k.Kind = k.OneKey(
     title="sweep_distribution",
 )
 
-_VALUES = k.Field(
+_VALUES = k.required(
     "values",
     k.MapOf("distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"),
     "What is drawn, by parameter.",
-    required=True,
     example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
 )
-_TRIALS = k.Field(
-    "trials", k.Value("a whole number", "50", integer=True, low=1, high=1_000_000), "How many.", required=True
-)
+_TRIALS = k.required("trials", k.Value("a whole number", "50", integer=True, low=1, high=1_000_000), "How many.")
 _RESULT = k.Text("a result of a run", "validation_accuracy")
 
 SEARCH = k.Block(
@@ -70,7 +67,7 @@ SEARCH = k.Block(
             "Of the sampler: what it suggests depends on this, the number of the trial and the trials before it.",
             default=0,
         ),
-        k.Field(
+        k.required(
             "goal",
             k.OneKey(
                 "goal",
@@ -81,7 +78,6 @@ SEARCH = k.Block(
                 title="sweep_goal",
             ),
             "What makes a trial a good one: a metric of the last epoch, `rate.exc` or `spikes.exc`.",
-            required=True,
             example="goal: {maximize: validation_accuracy}",
         ),
         k.switch(

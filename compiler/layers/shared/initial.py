@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.expr.keys.kinds import Alternative, Field, OneKey, Value, entry, instead
+from compiler.expr.keys.kinds import Alternative, Field, OneKey, Value, entry, instead, required
 from compiler.expr.keys.values import FILE_ARRAY, NUMBER
 
 WITH_FANS: Final = frozenset(
@@ -59,7 +59,7 @@ INITIALISER = OneKey(
         _with(
             "constant",
             "One number everywhere.",
-            Field("value", NUMBER, "The number.", required=True, example="value: 0.1"),
+            required("value", NUMBER, "The number.", example="value: 0.1"),
             example="{value: 0.1}",
         ),
         Alternative(

@@ -7,7 +7,7 @@ Does not: describe a kind of layer (the modules beside this one do, one per fami
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Name, OneOf, Reference, Value, switch
+from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Name, OneOf, Reference, Value, required, switch
 from compiler.expr.keys.values import POSITIVE, TEMPLATE_KEY
 from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
@@ -34,7 +34,7 @@ EXPECT = Field(
     "expect",
     Block(
         "expectation",
-        (Field("shape", SHAPE, "The shape that the layer's output must have, without the batch.", required=True),),
+        (required("shape", SHAPE, "The shape that the layer's output must have, without the batch."),),
         title="expect_shape",
     ),
     "Checks the shape that was inferred; another one is an error here.",
@@ -99,10 +99,6 @@ def layer(
 
 def several(doc: str, low: int = 2, high: int | None = None) -> Field:
     """`inputs` of a layer with several sources."""
-    return Field(
-        "inputs",
-        ListOf(LAYER_REFERENCE, low=low, high=high, example="[a, b]"),
-        doc,
-        required=True,
-        example="inputs: [conv1, conv2]",
+    return required(
+        "inputs", ListOf(LAYER_REFERENCE, low=low, high=high, example="[a, b]"), doc, example="inputs: [conv1, conv2]"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import compiler.expr.keys.values as v
 from compiler.connect import CONNECT
 from compiler.connect.probability import PERIODIC, SPACING
-from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference, instead
+from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference, instead, required
 from compiler.frontend.language.control import CHOSEN_OTHERS
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
@@ -68,7 +68,7 @@ MEMBER_VALUE = Block(
                     (
                         Field("from", v.POPULATIONS, "The source.", example="from: L4E"),
                         Field("to", v.POPULATIONS, "The target.", example="to: L23E"),
-                        Field("value", v.QUANTITY, "The value of these members.", required=True, example="value: 2"),
+                        required("value", v.QUANTITY, "The value of these members.", example="value: 2"),
                     ),
                     title="exception",
                     example="{from: L4E, to: L23E, value: 2}",
@@ -94,9 +94,7 @@ VALUES = Field(
 DELIVER = Block(
     "delivery",
     (
-        Field(
-            "into", Reference("input", "ge", v.TEMPLATE_KEY), "The input of the target that is added to.", required=True
-        ),
+        required("into", Reference("input", "ge", v.TEMPLATE_KEY), "The input of the target that is added to."),
         Field(
             "weight",
             v.INITIAL,
@@ -113,13 +111,7 @@ DELIVER = Block(
 )
 
 PROJECTION_VALUES = (
-    Field(
-        "connect",
-        CONNECT,
-        "Which neurons are connected.",
-        required=True,
-        example="connect: {fixed_probability: {p: 0.02}}",
-    ),
+    required("connect", CONNECT, "Which neurons are connected.", example="connect: {fixed_probability: {p: 0.02}}"),
     Field(
         "synapse",
         SYNAPSE_REFERENCE,
@@ -208,19 +200,17 @@ PROJECTION = Block(
         v.USE,
         v.FOR,
         v.DESCRIPTION,
-        Field(
+        required(
             "from",
             v.POPULATION_PARTS,
             "The source: a population, a list, `all`, or a class. Several make a family with one member per pair. A "
             "part of a population is `exc[0..399]`, `exc[0, 3, 7]` or `exc[x < w / 2]`, a condition over index `i`, "
             "column `x`, row `y` and channel `c` of its neurons, their number `n`, its width `w` and height `h`.",
-            required=True,
         ),
-        Field(
+        required(
             "to",
             v.POPULATION_PARTS,
             "The target: a population, a list, `all`, or a class, or a part of a population.",
-            required=True,
             example="to: [exc, inh]",
         ),
         Field(
@@ -267,12 +257,11 @@ STIMULUS = Block(
         v.USE,
         v.FOR,
         v.DESCRIPTION,
-        Field(
+        required(
             "to",
             v.POPULATION_PARTS,
             "The target: a population, a list, `all`, or a class, or a part of a population, `exc[0..99]`: the others "
             "get nothing.",
-            required=True,
             example="to: all",
         ),
         VALUES,
@@ -281,17 +270,14 @@ STIMULUS = Block(
             Block(
                 "Poisson input",
                 (
-                    Field(
+                    required(
                         "rate",
                         v.RATE,
                         "The rate of the train of each neuron; it may read `t`, timed arrays (which then have their "
                         "value at the start of each step) and the place of the neuron, `self.i` and others.",
-                        required=True,
                     ),
-                    Field(
-                        "into", Reference("input", "ge", v.TEMPLATE_KEY), "The input that is added to.", required=True
-                    ),
-                    Field("weight", v.QUANTITY, "What one event adds.", required=True, example="weight: 0.5 mV"),
+                    required("into", Reference("input", "ge", v.TEMPLATE_KEY), "The input that is added to."),
+                    required("weight", v.QUANTITY, "What one event adds.", example="weight: 0.5 mV"),
                 ),
                 title="poisson_input",
             ),

@@ -149,12 +149,11 @@ CURRENT_REFERENCE = k.Reference(
 LAYER_CURRENT = k.Block(
     "current of a layer",
     (
-        k.Field(
+        k.required(
             "layer",
             LAYER_REFERENCE,
             "The layer, or the input of the network, whose values for the sample of a trial are the current: of a "
             "shape [neurons] through the trial, of [frames, neurons] one frame after the other, which fill it.",
-            required=True,
             example="layer: encoder",
         ),
         k.Field("unit", k.Text("a unit", "pA"), "The unit of the layer's values."),
@@ -167,11 +166,10 @@ LAYER_CURRENT = k.Block(
 CURRENT_INPUT = k.Block(
     "current input",
     (
-        k.Field(
+        k.required(
             "into",
             k.Reference("parameter or input", "I_e", v.TEMPLATE_KEY),
             "What is added to: a parameter of the neuron, or an input that does not decay.",
-            required=True,
         ),
         k.Field("amplitude", v.QUANTITY, "What is added in every step.", example="amplitude: 100 pA"),
         k.Field(
@@ -198,15 +196,14 @@ TIMED = k.MapOf("timed array", TIMED_ARRAY, key_example="drive", example="{drive
 LOOKUP_TABLE = k.Block(
     "lookup table",
     (
-        k.Field(
+        k.required(
             "values",
             k.OneOf((k.ListOf(v.QUANTITY, low=2, example="[0, 0.2, 1]"), v.FILE_ARRAY)),
             "The values at evenly spaced arguments, the first at `from`, the last at `to`: a list, or an array with "
             "one axis in a file.",
-            required=True,
         ),
-        k.Field("from", v.QUANTITY, "The argument of the first value.", required=True, example="from: -80 mV"),
-        k.Field("to", v.QUANTITY, "The argument of the last value.", required=True, example="to: 40 mV"),
+        k.required("from", v.QUANTITY, "The argument of the first value.", example="from: -80 mV"),
+        k.required("to", v.QUANTITY, "The argument of the last value.", example="to: 40 mV"),
         k.Field("unit", k.Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files."),
     ),
     doc="A function of one number, given by its values and linear between them, called as `name(x)` in equations and "

@@ -114,12 +114,7 @@ _REFRACTORY: k.Kind = k.OneOf(
 SPIKE = k.Block(
     "spike",
     (
-        k.Field(
-            "when",
-            k.Expression("v > v_thresh"),
-            "The condition for a spike, tested at the end of each step.",
-            required=True,
-        ),
+        k.required("when", k.Expression("v > v_thresh"), "The condition for a spike, tested at the end of each step."),
         k.Field("reset", STATEMENTS, "Assignments that run at a spike, in order."),
         k.Field(
             "refractory",
@@ -146,12 +141,11 @@ SPIKE = k.Block(
 NEURON_EVENT = k.Block(
     "neuron event",
     (
-        k.Field(
+        k.required(
             "when",
             k.Expression("x > x_gate"),
             "The condition, tested for every neuron in every step when that for a spike is: after `update`, before "
             "resets.",
-            required=True,
         ),
         k.Field(
             "do",
@@ -169,18 +163,12 @@ NEURON_EVENT = k.Block(
 HISTORY = k.Block(
     "history",
     (
-        k.Field(
-            "of",
-            k.Expression("ca"),
-            "What is kept: an expression of the neuron's parameters, states and inputs.",
-            required=True,
+        k.required(
+            "of", k.Expression("ca"), "What is kept: an expression of the neuron's parameters, states and inputs."
         ),
-        k.Field("at", v.EVENT, "The event of a phase at which it is taken.", required=True, example="at: bin.end"),
-        k.Field(
-            "keep",
-            k.Value("a whole number", "20", integer=True, low=1, high=1000),
-            "How many values are kept.",
-            required=True,
+        k.required("at", v.EVENT, "The event of a phase at which it is taken.", example="at: bin.end"),
+        k.required(
+            "keep", k.Value("a whole number", "20", integer=True, low=1, high=1000), "How many values are kept."
         ),
     ),
     doc="The last values of an expression.",

@@ -77,11 +77,10 @@ _TRACE_FIELDS = (
         "Assignments that run at events of `phases`, after all that synapses do at that event.",
     ),
 )
-_TRACE_STATE = k.Field(
+_TRACE_STATE = k.required(
     "state",
     values_map("state variable", QUANTITY, "{x: 0}"),
     "Variables, one of each per neuron, with their initial values.",
-    required=True,
 )
 
 _TRACE = k.Block(
@@ -138,7 +137,7 @@ _POST = k.Block(
 SYNAPSE_EVENT = k.Block(
     "synapse event",
     (
-        k.Field(
+        k.required(
             "of",
             k.Choice(
                 "end",
@@ -148,23 +147,20 @@ SYNAPSE_EVENT = k.Block(
                 ),
             ),
             "Which neuron the condition is about.",
-            required=True,
         ),
-        k.Field(
+        k.required(
             "when",
             k.Expression("pre.v > -20 mV"),
             "The condition, tested for every such neuron in every step, after the neurons have run. It reads that "
             "neuron's variables and parameters as `pre.v` (or `post.v`), variables of `pre` (or `post`), and "
             "parameters of the synapse.",
-            required=True,
             example="when: pre.v > v_release",
         ),
-        k.Field(
+        k.required(
             "do",
             k.ListOf(k.Statement("deliver(w)"), low=1, example="[deliver(w)]"),
             "Statements that run at all synapses of a neuron for which the condition holds, after `on_pre` and "
             "`on_post`. " + _DELIVER,
-            required=True,
             example="do: [deliver(w * (pre.v - v_release))]",
         ),
         k.switch(

@@ -8,7 +8,7 @@ Does not: check the metrics of a training (frontend/build/tensors/train.py does)
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Choice, Field, Option, Reference, Value
+from compiler.expr.keys.kinds import Block, Choice, Field, Option, Reference, Value, required
 from compiler.expr.keys.values import POSITIVE
 
 _WATCHED = Reference("metric", "validation_loss")
@@ -18,11 +18,10 @@ _MARGIN = Field(
     "By how much a value must be better than the best before to count.",
     default=0,
 )
-_METRIC = Field(
+_METRIC = required(
     "metric",
     _WATCHED,
     "What is watched: `loss` or one of `metrics`, with `validation_` before it for that of the validation samples.",
-    required=True,
 )
 
 BEST = Field(
@@ -68,11 +67,10 @@ STOP = Field(
         "early stopping",
         (
             _METRIC,
-            Field(
+            required(
                 "patience",
                 POSITIVE,
                 "Epochs without a better value after which the training ends.",
-                required=True,
                 example="patience: 5",
             ),
             _MARGIN,

@@ -86,7 +86,7 @@ OPTIMIZER = k.Block(
             "Variables with their initial values, one of each per trained value.",
             example="state: {m: 0, v: 0}",
         ),
-        k.Field(
+        k.required(
             "update",
             k.ListOf(
                 k.Statement("param = param - learning_rate * gradient"),
@@ -97,7 +97,6 @@ OPTIMIZER = k.Block(
             "the newest values. `param`, `gradient`, `step` and `epoch` (from 1), `steps` and `epochs` (of the whole "
             "training) are given; other names on the left are temporaries. `norm(x)`, alone on the right, is the root "
             "of the sum of x ** 2 over the weight: `size = norm(param)`.",
-            required=True,
         ),
     ),
     doc="An optimizer, written out.",
@@ -117,7 +116,7 @@ _DATA = k.Block(
             "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
         ),
         FOLDER,
-        k.Field(
+        k.required(
             "inputs",
             k.MapOf(
                 "array",
@@ -128,7 +127,6 @@ _DATA = k.Block(
             ),
             "For each input of the network, the array of the file that it is read from; `{columns: [a, b]}` puts "
             "columns together; `{file: train-images-idx3-ubyte.gz}` is a file of its own.",
-            required=True,
             example="inputs: {image: images, label: labels}",
         ),
         k.Field(
@@ -192,19 +190,17 @@ TRAIN = k.Block(
             "The samples. Without it, a run is given some: `--data FILE`, from Python `fit({...})`.",
             example="data: {file: data/digits.npz, inputs: {image: images}}",
         ),
-        k.Field(
+        k.required(
             "loss",
             LOSS,
             "What is made small.",
-            required=True,
             example="loss: {softmax_cross_entropy: {logits: logits, target: label}}",
         ),
         k.Field("metrics", k.ListOf(METRIC, example="[accuracy]"), "What is measured at each epoch."),
-        k.Field(
+        k.required(
             "optimizer",
             OPTIMIZER_CHOICE,
             "How weights follow their gradients.",
-            required=True,
             example="optimizer: {adam: {learning_rate: 1e-3}}",
         ),
         k.Field(
@@ -242,12 +238,11 @@ TRAIN = k.Block(
                 k.Block(
                     "group of weights",
                     (
-                        k.Field(
+                        k.required(
                             "of",
                             k.OneOf((_WEIGHTS, k.ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
                             "Layers, or classes: `weights`, `biases`, `norms` (scale and shift of normalisations), "
                             "`all`.",
-                            required=True,
                             example="of: [biases, norms]",
                         ),
                         k.Field(
@@ -277,7 +272,7 @@ TRAIN = k.Block(
         ),
         ACCUMULATE,
         AVERAGE,
-        k.Field("epochs", v.POSITIVE, "How often each sample is seen.", required=True, example="epochs: 20"),
+        k.required("epochs", v.POSITIVE, "How often each sample is seen.", example="epochs: 20"),
         STOP,
         PLATEAU,
         WEIGHTS,
