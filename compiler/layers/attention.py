@@ -274,6 +274,7 @@ ATTENTION = LayerKind(
             example="inputs: [decoded, encoded, encoded]",
         ),
         elsewhere=_ATTENTION_WORDS | {"embed_dim": "`size`", "key_dim": "`size`"},
+        trained=True,
     ),
     _projected,
     attention,

@@ -138,6 +138,7 @@ def _conv_kind(rank: int) -> LayerKind:
         f"A {words}-dimensional convolution (cross-correlation) over channels, {DIMENSIONS[rank]}.",
         *_conv_fields(rank),
         elsewhere={"units": "`filters`", "size": "`kernel`"},
+        trained=True,
     )
     read = {"Conv": _read} if rank == 1 else {}
     return LayerKind(keys, partial(_conv_shape, rank), conv, _write, read, trained=always, channels=0)
@@ -225,6 +226,7 @@ def _transposed_kind(rank: int) -> LayerKind:
         *fields,
         elsewhere={"units": "`filters`", "size": "`kernel`"},
         example="{filters: 16, kernel: 4, stride: 2, padding: 1}",
+        trained=True,
     )
     read = {"ConvTranspose": _read} if rank == 1 else {}
     shape = partial(_transposed_shape, rank)

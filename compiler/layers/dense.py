@@ -38,6 +38,7 @@ DENSE = LayerKind(
         ACTIVATION,
         BIAS,
         INIT,
+        trained=True,
     ),
     _shape,
     _lower,

@@ -76,8 +76,8 @@ def scale_shift(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 def _write_scale_shift(w: Writer, layer: l0.Layer) -> str:
     behind = (1,) * (len(layer.shape) - whole(layer, "axis") - 1)
-    names = (f"{layer.name}.weight", f"{layer.name}.bias")
-    scale, shift = (w.graph.weight(name, w.weights[name].reshape(-1, *behind)) for name in names)
+    parts = ("weight", "bias")
+    scale, shift = (w.graph.weight(layer.array(p), w.values(layer, p).reshape(-1, *behind)) for p in parts)
     scaled = w.graph.node("Mul", [w.source(layer), scale], f"{layer.name}/scaled")
     return w.graph.node("Add", [scaled, shift], layer.name)
 
@@ -89,6 +89,7 @@ SCALE_SHIFT = LayerKind(
         "are of the class `norms`.",
         Field("axis", COUNT, f"{AXIS} Each place along it has a scale and a shift.", default=0, example="axis: 1"),
         elsewhere={"dim": "`axis`"},
+        trained=True,
     ),
     _one_axis,
     scale_shift,
@@ -284,7 +285,7 @@ def prelu(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 
 def _write_prelu(w: Writer, layer: l0.Layer) -> str:
-    values = w.weights[f"{layer.name}.weight"]
+    values = w.values(layer, "weight")
     slope = w.graph.weight(f"{layer.name}.weight", values.reshape(-1, *(1,) * (len(layer.shape) - 1)))
     return w.graph.node("PRelu", [w.source(layer), slope], layer.name)
 
@@ -297,6 +298,7 @@ PRELU = LayerKind(
         switch("channels", "Whether each channel (axis 0) has a slope of its own."),
         Field("slope", NUMBER, "What slopes begin with.", default=0.25),
         elsewhere={"num_parameters": "`channels: true`", "init": "`slope`"},
+        trained=True,
     ),
     _sloped,
     prelu,

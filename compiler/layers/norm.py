@@ -49,8 +49,8 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     channel = (x.shape[1],)
     gamma = weight(c, f"{name}.weight", channel, "ones", (), layer)
     beta = weight(c, f"{name}.bias", channel, "zeros", (), layer)
-    mean_of = g.add(l1.Variable(l1.Tensor(f"{name}.running_mean", channel), 0.0, span=span))
-    var_of = g.add(l1.Variable(l1.Tensor(f"{name}.running_var", channel), 1.0, span=span))
+    mean_of = _running(c, layer, "running_mean", channel, 0.0)
+    var_of = _running(c, layer, "running_var", channel, 1.0)
     numbers = tuple((k, number(layer, k)) for k in ("epsilon", "momentum"))
     whole_x, row = identity(x), (c.mask, (0,))
     mean, var = mean_of, var_of
@@ -68,7 +68,7 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         new_mean = g.map(
             f"{name}.new_mean",
             old + momentum * X1,
-            (identity(mean_of), identity(mean)),
+            (identity(c.running.get(mean_of.name, mean_of)), identity(mean)),
             scalars=numbers,
             span=span,
         )
@@ -76,12 +76,12 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         new_var = g.map(
             f"{name}.new_var",
             old + momentum * unbiased,
-            (identity(var_of), identity(square), (count, ())),
+            (identity(c.running.get(var_of.name, var_of)), identity(square), (count, ())),
             scalars=numbers,
             span=span,
         )
-        g.add(l1.Store(mean_of.name, new_mean.name, span))
-        g.add(l1.Store(var_of.name, new_var.name, span))
+        _keep(c, mean_of, new_mean, layer)
+        _keep(c, var_of, new_var, layer)
     scale = g.map(
         f"{name}.scale",
         X1 / call("sqrt", X0 + Ref("epsilon")),
@@ -95,6 +95,22 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         (whole_x, (mean, (1,)), (scale, (1,)), (beta, (1,))),
         span=span,
     )
+
+
+def _running(c: Context, layer: l0.Layer, part: str, channel: tuple[int, ...], initial: float) -> l1.Tensor:
+    """A running mean, created on first use."""
+    name = layer.array(part)
+    made = c.graph.tensors.get(name)
+    return made or c.graph.add(l1.Variable(l1.Tensor(name, channel), initial, span=layer.span))
+
+
+def _keep(c: Context, variable: l1.Tensor, value: l1.Tensor, layer: l0.Layer) -> None:
+    """Stores the value; where layers share a running mean, only the last one does."""
+    if variable.name in c.running:
+        nodes = c.graph.nodes
+        nodes[:] = [n for n in nodes if not (isinstance(n, l1.Store) and n.target == variable.name)]
+    c.running[variable.name] = value
+    c.graph.add(l1.Store(variable.name, value.name, layer.span))
 
 
 def _center(c: Context, name: str, mean: l1.Tensor, layer: l0.Layer) -> l1.Tensor:
@@ -134,6 +150,7 @@ BATCH_NORM = LayerKind(
             example="momentum: 0.9",
         ),
         EPSILON,
+        trained=True,
     ),
     _batch_shape,
     batch_norm,
@@ -271,6 +288,7 @@ LAYER_NORM = LayerKind(
         EPSILON,
         AFFINE,
         elsewhere=_OF_LAST,
+        trained=True,
     ),
     _layer_shape,
     layer_norm,
@@ -288,6 +306,7 @@ RMS_NORM = LayerKind(
         Field("epsilon", EPSILON.kind, "Added to the mean square.", default=1e-5),
         switch("affine", "Whether a trained scale follows.", True),
         elsewhere=_OF_LAST,
+        trained=True,
     ),
     _layer_shape,
     layer_norm,
@@ -358,6 +377,7 @@ GROUP_NORM = LayerKind(
         EPSILON,
         AFFINE,
         elsewhere={"num_groups": "`groups`"},
+        trained=True,
     ),
     _group_shape,
     group_norm,
@@ -372,6 +392,7 @@ INSTANCE_NORM = LayerKind(
         "Normalises each channel of each sample, then scales and shifts it.",
         EPSILON,
         AFFINE,
+        trained=True,
     ),
     _group_shape,
     group_norm,

@@ -227,7 +227,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
 
     def stacked(part: str, missing: float | None = None) -> Reals:
         return np.stack([
-            np.concatenate([w.weights[f"{layer.name}.{way}{gate}.{part}"] for gate in gates]) for way in ways
+            np.concatenate([w.values(layer, f"{way}{gate}.{part}") for gate in gates]) for way in ways
         ])  # fmt: skip
 
     x = g.node("Transpose", [w.source(layer)], f"{layer.name}/steps", {"perm": [1, 0, 2]})
@@ -241,7 +241,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
         second = np.zeros((len(ways), len(gates) * units))
         if after:
             for k, way in enumerate(ways):
-                second[k, 2 * units :] = w.weights[f"{layer.name}.{way}candidate.recurrent_bias"]
+                second[k, 2 * units :] = w.values(layer, f"{way}candidate.recurrent_bias")
         ins.append(g.weight(f"{layer.name}.bias", np.concatenate([stacked("bias"), second], 1)))
     attrs: dict[str, object] = {
         "hidden_size": units, "direction": "bidirectional" if len(ways) == 2 else "forward",
@@ -354,6 +354,7 @@ RNN = _kind(
             default="tanh",
         ),
         *_SEQUENCE,
+        trained=True,
         elsewhere=_CELL_WORDS | {"activation": "`function`"},
     )
 )
@@ -377,6 +378,7 @@ GRU = _kind(
             default="after",
         ),
         *_SEQUENCE,
+        trained=True,
         elsewhere=_CELL_WORDS | {"reset_after": "`reset`", "linear_before_reset": "`reset`"},
     )
 )
@@ -386,6 +388,7 @@ LSTM = _kind(
         "Long short-term memory over the steps of a sequence (Hochreiter & Schmidhuber 1997; with forget gates).",
         _UNITS,
         *_SEQUENCE,
+        trained=True,
         elsewhere=_CELL_WORDS,
     )
 )

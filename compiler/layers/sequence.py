@@ -50,6 +50,7 @@ EMBEDDING = LayerKind(
         required("size", POSITIVE, "The length of a row.", example="size: 64"),
         elsewhere={"num_embeddings": "`count`", "embedding_dim": "`size`", "units": "`size`"},
         example="{inputs: words, count: 1000, size: 64}",
+        trained=True,
     ),
     _embedded,
     embedding,
@@ -138,7 +139,7 @@ def _write_learned(w: Writer, layer: l0.Layer) -> str:
     g = w.graph
     sizes = g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1})
     shape = g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0})
-    one = g.weight(f"{layer.name}.weight", w.weights[f"{layer.name}.weight"][None])
+    one = g.weight(f"{layer.name}.weight", w.values(layer, "weight")[None])
     return g.node("Expand", [one, shape], layer.name)
 
 
@@ -152,6 +153,7 @@ LEARNED = LayerKind(
         inputs=None,
         elsewhere={"size": "`shape`", "value": "`init`"},
         example="{name: token, shape: [1, 64]}",
+        trained=True,
     ),
     _learned_shape,
     learned,
@@ -220,6 +222,7 @@ POSITIONS = LayerKind(
             default="sinusoidal",
         ),
         elsewhere={"kind": "`encoding`"},
+        trained=True,
     ),
     _positioned,
     positions,

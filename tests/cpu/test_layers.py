@@ -82,6 +82,23 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - map: {both: rms_norm_2 + 0.5}
     - concat: {inputs: [both, halves], axis: 1}
 """),
+    "shared": ((2, 6, 6), """\
+    - split: {into: [left, right]}
+    - conv2d: {name: a, inputs: left, filters: 3, kernel: 3, activation: tanh}
+    - batch_norm: {name: b}
+    - conv2d: {name: c, inputs: right, filters: 3, kernel: 3, weights: a, activation: tanh}
+    - batch_norm: {name: d, weights: b}
+    - map: {apart: (b - d) ** 2}
+    - reshape: {shape: [4, 12]}
+    - lstm: {name: once, units: 3, sequence: true}
+    - permute: {inputs: reshape_1, axes: [1, 0]}
+    - reshape: {shape: [4, 12]}
+    - lstm: {units: 3, weights: once}
+    - map: {both: once * lstm_1}
+    - dense: {name: up, units: 12}
+    - dense: {units: 3, activation: tanh}
+    - dense: {name: wide, units: 12, weights: up, bias: false}
+"""),
     "volumes": ((2, 4, 4, 4), "    - conv3d: {filters: 3, kernel: 2, stride: [1, 2, 1], activation: mish}\n"),
     "attention": ((6, 8), """\
     - positions: {}

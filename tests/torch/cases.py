@@ -378,6 +378,13 @@ SEQUENCES = [
     *(lines(f"one_hot: {{name: $y_h, inputs: $x, count: {n}}}\ndense: {{name: $y, units: 3}}", shape,
             lambda w, x, n=n: dense(w, "y", functional.one_hot(x, n).to(w["y.weight"].dtype)), count=n)
       for n, shape in ((2, (4,)), (7, ()))),
+    lines("dense: {name: $y_a, inputs: $x, units: 6, activation: tanh}\ndense: {name: $y, units: 6, weights: $y_a}",
+          (6,), lambda w, x: dense(w, "y_a", torch.tanh(dense(w, "y_a", x)))),
+    lines("conv2d: {name: $y_a, inputs: $x, filters: 3, kernel: 3, padding: same}\n"
+          "conv2d: {name: $y, filters: 3, kernel: 3, weights: $y_a, bias: false}", (3, 5, 4), lambda w, x:
+          functional.conv2d(functional.conv2d(x, w["y_a.weight"], w["y_a.bias"], padding=1), w["y_a.weight"])),
+    lines("embedding: {name: $y_e, inputs: $x, count: 7, size: 4}\ndense: {name: $y, units: 7, weights: $y_e}", (3,),
+          lambda w, x: functional.linear(w["y_e.weight"][x], w["y_e.weight"], w["y.bias"]), count=7),
     *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)
       for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
 ]  # fmt: skip

@@ -236,6 +236,6 @@ def renamed(layer: tree.Node, names: dict[str, str]) -> tree.Node:
         formulas = [(other(e.key), _in_formula(e.value, names)) for e in settings.entries]
         entries = tuple(tree.Entry(k, v) for k, v in formulas if isinstance(k, tree.Scalar))
         return tree.Mapping((tree.Entry(kind.key, tree.Mapping(entries, settings.span)),), layer.span)
-    own = ("name", "inputs", *(("into",) if kind.name == "split" else l0.BESIDE))
+    own = ("name", "inputs", "weights", *(("into",) if kind.name == "split" else l0.BESIDE))
     entries = tuple(tree.Entry(e.key, other(e.value)) if e.name in own else e for e in settings.entries)
     return tree.Mapping((tree.Entry(kind.key, tree.Mapping(entries, settings.span)),), layer.span)

@@ -88,7 +88,8 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
     inputs = [i for i in model.network.inputs if i.name in needed]
     g.reserve([*(i.name for i in inputs), *(f"{n}" for n in outputs)])
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
-    w = Writer(g, weights, {i.name: i.shape for i in inputs} | {n: x.shape for n, x in layers.items()})
+    shapes = {i.name: i.shape for i in inputs} | {n: x.shape for n, x in layers.items()}
+    w = Writer(g, weights, shapes, shared=model.network.shared)
     for item in inputs:
         scale = scales.get(item.name, 1.0)
         w.named[item.name] = item.name

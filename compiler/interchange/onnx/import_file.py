@@ -27,6 +27,7 @@ from compiler.files.onnx_files import not_onnx
 from compiler.interchange.onnx.import_attention import probabilities
 from compiler.interchange.onnx.import_layers import import_node
 from compiler.interchange.onnx.package import onnx_package
+from compiler.layers import KIND
 from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
 from compiler.layers.shared.onnx.inputs import repeated
 from compiler.runtime.artifacts.checkpoint import write_tensors
@@ -231,6 +232,7 @@ def _converted(m: Importer, graph: Any, name: str, source: str, weights: str, in
     _outputs(m, graph)
     if not m.layers:
         raise RunError("E0918", "the graph has no operator", exit_code=1)
+    _share(m)
     ends = {n.name: m.values[n.name] for n in (*graph.input, *graph.output)}
     found = {n: v for n, v in ends.items() if isinstance(v, Computed)}
     real = np.float64 if double else np.float32
@@ -242,6 +244,28 @@ def _converted(m: Importer, graph: Any, name: str, source: str, weights: str, in
         {n: v.lead for n, v in found.items() if v.lead},
         {n: (math.prod(v.own[: v.before]), math.prod(v.own[v.before :])) for n, v in found.items() if v.own},
     )
+
+
+def _share(m: Importer) -> None:
+    """Layers whose matrices are one initializer share their arrays, where all that both have are one."""
+    first: dict[object, str] = {}
+    for layer in m.layers:
+        own = {part: _place(array) for part, array in m.parts(layer.name).items()} if layer.kind in KIND else {}
+        matrices = [place for part, place in own.items() if m.weights[f"{layer.name}.{part}"].ndim > 1]
+        owner = next((first[place] for place in matrices if place in first), None)
+        theirs = {} if owner is None else {part: _place(array) for part, array in m.parts(owner).items()}
+        both = [part for part in own if part in theirs]
+        if owner is not None and both and all(own[part] == theirs[part] for part in both):
+            layer.settings["weights"] = owner
+            for part in both:
+                del m.weights[f"{layer.name}.{part}"]
+        for place in matrices:
+            first.setdefault(place, layer.name)
+
+
+def _place(array: Array) -> object:
+    """Where the elements of an array are; equal for two views of the same elements in the same order."""
+    return (*array.__array_interface__["data"], array.dtype.str, array.shape, array.strides)
 
 
 def _input(item: Any, onnx: Any, batch: int) -> tuple[tuple[int, ...], int, int | None]:

@@ -73,7 +73,8 @@ def _gemm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins, moved=True)
     if attrs.get("transA", 0) or x.rank != 2 or x.lead != 0:
         raise refused(node, "its first input is not (batch, features)")
-    w = constant(node, ins, 1) * attrs.get("alpha", 1.0)
+    w = constant(node, ins, 1)
+    w = w if attrs.get("alpha", 1.0) == 1.0 else w * attrs["alpha"]
     w = w if attrs.get("transB", 0) else w.T
     bias = None
     if len(ins) > 2 and ins[2] is not None:

@@ -57,6 +57,7 @@ class Layer:
     formula the numbers of the model's params, `p_<name>`.
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.
+    `shared`: its trained arrays that are those of another layer: (the part of the name behind the layer's, the array).
     `checkpoint`: the number of its block (from 1) if what that computes is not kept for gradients. `fuse`: where it is
     asked that no fusion is missed, or NOWHERE.
     """
@@ -71,9 +72,14 @@ class Layer:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     checkpoint: int = field(default=0, compare=False)
     fuse: Span = field(default=NOWHERE, compare=False, repr=False)
+    shared: tuple[tuple[str, str], ...] = ()
 
     def attr(self, name: str) -> Attr:
         return dict(self.attrs)[name]
+
+    def array(self, part: str) -> str:
+        """The name of a trained array: `<layer>.<part>`, or that of the layer with which it is shared."""
+        return dict(self.shared).get(part, f"{self.name}.{part}")
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,11 @@ class Network:
     layers: tuple[Layer, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     weights: FromFile | None = None
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Trained arrays of several layers."""
+        return frozenset(array for layer in self.layers for _, array in layer.shared)
 
     def needed(self, names: Iterable[str]) -> set[str]:
         """Layers and inputs that `names` depend on, themselves included."""

@@ -8,8 +8,8 @@ Does not: depend on any kind of layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -27,9 +27,9 @@ HIDDEN = -1.0e30
 @dataclass
 class Context:
     """`training`: batch statistics and dropout are active; `named`: the output of each layer and network input;
-    `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
-    block of a tensor; `attention`: says of the attention of a layer which factors it has (0: it is to be
-    contractions)."""
+    `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed block of a tensor;
+    `running`: what running means are after the layers so far; `attention`: says of the attention of a layer which
+    factors it has (0: it is to be contractions)."""
 
     graph: GraphBuilder
     training: bool
@@ -39,6 +39,7 @@ class Context:
     constants: set[str] = field(default_factory=set)
     seed: int = 0
     blocks: dict[str, int] = field(default_factory=dict)
+    running: dict[str, l1.Tensor] = field(default_factory=dict)
     attention: Callable[[str, l1.Attention], int] = lambda name, node: 0
 
 
@@ -77,8 +78,9 @@ def weight(
     layer: l0.Layer,
     fans: tuple[int, int] | None = None,
 ) -> l1.Tensor:
-    """A trained array, created on first use. `fans`: fan-in and fan-out, where its shape is not (outputs, inputs,
-    ...)."""
+    """A trained array, created on first use, also by another layer that shares it. `fans`: fan-in and fan-out, where
+    its shape is not (outputs, inputs, ...)."""
+    name = layer.array(name.removeprefix(f"{layer.name}."))
     if name in c.graph.tensors:
         return c.graph.tensors[name]
     own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None
@@ -92,6 +94,21 @@ def _file(layer: l0.Layer) -> l0.FromFile:
     value = layer.attr("init_file")
     assert isinstance(value, l0.FromFile)
     return value
+
+
+def arrays_of(
+    lower: Callable[..., l1.Tensor], layer: l0.Layer, sources: Sequence[l0.TensorInput]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all trained arrays and running means that a layer would have alone, by the part of their names
+    behind the layer's."""
+    g = GraphBuilder()
+    mask = g.add(l1.BatchMask(l1.Tensor("batch.mask", (1,), "real", True)))
+    c = Context(g, False, mask, mask, {})
+    feeds = [l1.Tensor(f"source {k}", (1, *s.shape), "real" if s.dtype == "real" else "int", True)
+             for k, s in enumerate(sources)]  # fmt: skip
+    lower(c, replace(layer, shared=()), *(g.add(l1.Feed(t, t.name, 1.0)) for t in feeds))
+    made = [n.out for n in g.nodes if isinstance(n, l1.Weight | l1.Variable)]
+    return {t.name.removeprefix(f"{layer.name}."): t.shape for t in made}
 
 
 def glorot(fan_in: int, fan_out: int) -> tuple[float, ...]:

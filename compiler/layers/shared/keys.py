@@ -45,6 +45,13 @@ ACTIVATION = Field(
     "A function that is applied to every element of the output: a known one, or one of `functions`.",
 )
 BIAS = switch("bias", "Whether a trained bias is added.", True)
+WEIGHTS = Field(
+    "weights",
+    Reference("layer", "words", TEMPLATE_KEY),
+    "A layer before this one: trained arrays that both have (and running means) are that layer's, shared by the two. "
+    "Their gradient is the sum of those of both uses.",
+    example="weights: words",
+)
 EPSILON = Field(
     "epsilon", Value("a positive number", "1e-5", low=0, above=True), "Added to the variance.", default=1e-5
 )
@@ -83,13 +90,15 @@ def layer(
     elsewhere: dict[str, str] | None = None,
     example: str | None = None,
     inputs: Field | None = INPUTS,
+    trained: bool = False,
 ) -> Alternative:
-    """One kind of layer: the keys common to all layers, and its own. `inputs`: None for one without sources."""
+    """One kind of layer: the keys common to all layers, and its own. `inputs`: None for one without sources; `trained`:
+    it may have trained arrays."""
     words = {**_ELSEWHERE, **(elsewhere or {})}
     names = {f.name for f in own} | {"inputs", "name", "expect"}
     block = Block(
         f"{name} layer",
-        (NAME, *(() if inputs is None else (inputs,)), *own, EXPECT),
+        (NAME, *(() if inputs is None else (inputs,)), *own, *((WEIGHTS,) if trained else ()), EXPECT),
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
         example=example,

@@ -27,11 +27,13 @@ PLATEAU = "plateau.factor"
 
 
 def classes_of(weight: str, network: l0.Network) -> frozenset[str]:
-    """The names by which a group may refer to a trained array: its layer, "all", and "weights", "biases" or "norms"."""
+    """The names by which a group may refer to a trained array: its layers, "all", and "weights", "biases" or
+    "norms"."""
     layer, _, part = weight.partition(".")
     norm = any(x.name == layer and KIND[x.kind].norm for x in network.layers)
     what = "norms" if norm else "biases" if part.endswith("bias") else "weights"
-    return frozenset({layer, what, "all"})
+    others = (x.name for x in network.layers if any(array == weight for _, array in x.shared))
+    return frozenset({layer, what, "all", *others})
 
 
 def expand_updates(

@@ -61,6 +61,8 @@ def fold_norms(
             continue
         before = made.get(source)
         reason = _refusal(before, old.inputs[0], readers, kept, exact)
+        if before is not None and _shares(network, before, layer):
+            reason = "its weights, or those of what it reads, are shared"
         if reason is not None or before is None:
             made[layer.name] = layer
             decisions.append(Decision("fold_norms", layer.name, "not folded", reason or ""))
@@ -80,6 +82,12 @@ def fold_norms(
         stands[layer.name] = before.name
         decisions.append(Decision("fold_norms", layer.name, "folded", f"into the weights of {before.name}"))
     return replace(network, layers=tuple(made.values())), tuple(folds), stands, decisions
+
+
+def _shares(network: l0.Network, *layers: l0.Layer) -> bool:
+    """Whether an array of one of the layers is that of another layer, too."""
+    owners = {array.partition(".")[0] for array in network.shared}
+    return any(layer.shared or layer.name in owners for layer in layers)
 
 
 def _refusal(

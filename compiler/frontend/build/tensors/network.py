@@ -29,6 +29,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
+from compiler.layers.shared.context import arrays_of
 from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
 from compiler.layers.shared.kind import LayerKind, Shape, article, shown
 
@@ -236,6 +237,8 @@ def _layer(r: _Reader, item: Node) -> None:
         shape = _expected(r, settings, name, shape)
     right = len(r.c.sink.items) == before
     _append(r, kind.name, name, sources, attrs, activation, function, shape, at, right)
+    if shape is not None and right and settings.get("weights") is not None:
+        _share(r, settings, settings.get("weights"))
 
 
 _RESERVED = re.compile(
@@ -281,6 +284,45 @@ def _append(
         r.out.layers.append(
             l0.Layer(kind, name, inputs, ordered, activation, function, shape, at, around.checkpoint, around.fuse)
         )
+
+
+def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
+    """Lets the last layer have the trained arrays of an earlier one."""
+    c, mine = r.c, r.out.layers[-1]
+    if not isinstance(node, Scalar):
+        return
+    owner = next((x for x in r.out.layers[:-1] if x.name == node.text), None)
+    if owner is None:
+        if node.text in r.out.places and node.text != mine.name:
+            if node.text in r.out.inputs:
+                c.sink.error("E0201", f"`{node.text}` is an input of the network, which has no weights", node.span)
+            return  # a layer that has an error
+        comes = "comes later; weights are those of a layer before" if node.text in r.named else "does not exist"
+        help = suggested(node.text, "before this one there are", [x.name for x in r.out.layers[:-1]])
+        c.sink.error("E0201", f"the layer `{node.text}` {comes}", node.span, help)
+        return
+    theirs, own = _arrays(r, owner), _arrays(r, mine)
+    both = [part for part in own if part in theirs]
+    if not both:
+        message = f"`{mine.name}` ({mine.kind}) and `{owner.name}` ({owner.kind}) have no trained arrays in common"
+        c.sink.error("E0501", message, node.span)
+    for part in both:
+        if theirs[part] != own[part]:
+            message = f"`{owner.array(part)}` has the shape {shown(theirs[part])}; this layer needs {shown(own[part])}"
+            c.sink.error("E0501", message, node.span)
+            return
+    init = settings.entry("init")
+    if init is not None and any(not part.endswith("bias") for part in both):
+        message = f"the weights of `{mine.name}` are those of `{owner.name}`, which says how they begin"
+        c.sink.error("E0108", message, init.key.span, "leave `init` out here")
+    r.out.layers[-1] = replace(mine, shared=tuple((part, owner.array(part)) for part in both))
+
+
+def _arrays(r: _Reader, layer: l0.Layer) -> dict[str, Shape]:
+    """The shapes of its trained arrays, by the part of their names."""
+    made = {x.name: x for x in r.out.layers}
+    inputs = [r.out.inputs.get(n) or l0.TensorInput(n, made[n].shape, "real") for n in layer.inputs]
+    return arrays_of(KIND[layer.kind].lower, layer, inputs)
 
 
 def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:

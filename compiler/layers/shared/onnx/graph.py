@@ -174,15 +174,25 @@ class OnnxGraph:
 
 @dataclass
 class Writer:
-    """`named`: the tensor of each layer and input; `shapes`: of a sample."""
+    """`named`: the tensor of each layer and input; `shapes`: of a sample; `shared`: names of arrays of several layers,
+    which are initializers once; `held`: those that are initializers by now."""
 
     graph: OnnxGraph
     weights: Mapping[str, Reals]
     shapes: Mapping[str, tuple[int, ...]]
     named: dict[str, str] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    held: dict[str, str] = field(default_factory=dict)
+
+    def values(self, layer: l0.Layer, part: str) -> Reals:
+        return self.weights[layer.array(part)]
 
     def weight(self, layer: l0.Layer, part: str) -> str:
-        return self.graph.weight(f"{layer.name}.{part}", self.weights[f"{layer.name}.{part}"])
+        """The initializer of a trained array."""
+        name = layer.array(part)
+        if name not in self.held:
+            self.held[name] = self.graph.weight(name, self.weights[name])
+        return self.held[name]
 
     def source(self, layer: l0.Layer, k: int = 0) -> str:
         return self.named[layer.inputs[k]]
@@ -198,6 +208,10 @@ class Writer:
         if rank == 1:
             ins = [x, self.weight(layer, f"{lead}weight")] + ([self.weight(layer, f"{lead}bias")] if has_bias else [])
             return g.node("Gemm", ins, name, {"transB": 1})
-        matrix = g.weight(f"{layer.name}.{lead}weight", self.weights[f"{layer.name}.{lead}weight"].T)
+        array = layer.array(f"{lead}weight")
+        if array in self.shared:
+            matrix = g.node("Transpose", [self.weight(layer, f"{lead}weight")], f"{name}/turned", {"perm": [1, 0]})
+        else:
+            matrix = g.weight(array, self.weights[array].T)
         y = g.node("MatMul", [x, matrix], name)
         return g.node("Add", [y, self.weight(layer, f"{lead}bias")], f"{name}/biased") if has_bias else y
