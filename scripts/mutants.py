@@ -579,6 +579,12 @@ MUTANTS = (
     ),
     _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
+        "kernels of waves for many models",
+        ("backends.cuda.waves.waves:MOST_TEXT",),
+        lambda _: 1 << 40,
+        ("tests/unit/test_growth.py::test_units_of_many_models_are_more_but_not_longer",),
+    ),
+    Mutant(
         "few meetings",
         ("backends.cuda.waves.waves:meetings",),
         _all_meet,

@@ -72,8 +72,9 @@ class CompiledKernel:
     """Those that are launched, where the host divides the work; the plain one first."""
     flat: bool = False
     """Whether every point has its own thread: no sum, one dimension."""
-    waved: bool = False
-    """Whether the kernels between two grid barriers call its functions, too (backends/cuda/waves/waves.py)."""
+    wave: int = 0
+    """Which of the kernels between two grid barriers calls its functions, too, from 1 (backends/cuda/waves/waves.py);
+    0: none."""
 
     @property
     def row_bytes(self) -> int:

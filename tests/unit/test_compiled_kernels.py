@@ -124,7 +124,7 @@ def test_descriptors_name_what_the_text_has() -> None:
 
 def test_waves_call_functions_of_the_phase(root: Path) -> None:
     program = program_of("microcircuit")
-    waved = [k for k in emit(program).kernels if k.waved]
+    waved = [k for k in emit(program).kernels if k.wave]
     (step,) = (p for p in program.phases if p.name == "step")
     assert {k.function.split("_")[0] for k in waved} == {f"k{x.template}" for x in step.launches}
     assert {k.flat for k in waved} == {False, True} and any(f.joins for k in waved for f in k.functions)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -204,11 +205,38 @@ def test_waves_run_what_need_not_wait_side_by_side(root: Path, name: str, blocks
     """Each part of each launch is in one wave; launches that have to wait for each other are in different ones, in
     their order in the phase and in the steps."""
     step = step_of(root / "models" / f"{name}.yaml")
-    found, known = waves(step.ground, blocks), step.launches
+    found = waves(step.ground, blocks)
     if step.meetings.alone:
         assert not found
         return
-    assert len(found) == len(step.meetings.before)
+    assert len(found) == len(step.meetings.before) and {x.kernel for x in found} == {"nl_wave"}
+    in_order(step, found)
+
+
+@pytest.mark.parametrize("name", ["stdp", "brunel", "microcircuit"])
+@pytest.mark.parametrize("most", [1, 6_000])
+def test_waves_of_several_kernels_keep_the_order(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    """A kernel has the functions of its waves and no others, each function is in one."""
+    monkeypatch.setattr("backends.cuda.waves.waves.MOST_TEXT", most)
+    step = replace(step_of(root / "models" / f"{name}.yaml"))
+    found = waves(step.ground, 8)
+    in_order(step, found)
+    assert len(found) > len(step.meetings.before)
+    emitted = emit(step.program)
+    kernels = re.split(r"(?m)^(?=nl_wave\w*\()", emitted.text)[1:]
+    cases = {x.split("(")[0]: set(map(int, re.findall(r"case (\d+):", x))) for x in kernels}
+    assert sorted(n for x in cases.values() for n in x) == list(range(len(wave_functions(step.compiled))))
+    assert len(cases) == len({x.kernel for x in found}) > 1
+    for wave in found:
+        assert set(wave.work_items["function"].tolist()) <= cases[wave.kernel]
+    assert [x.text.count("\nnl_wave") for x in emitted.parts if x.name.startswith("waves")] == [1] * len(cases)
+
+
+def in_order(step: Step, found: Sequence[Wave]) -> None:
+    """Each part of each launch is in one wave; launches that have to wait for each other are in different ones."""
+    known = step.launches
     when: dict[int, int] = {}
     for number, wave in enumerate(found):
         work = [(e["self"], e["function"], e["part"], e["row"]) for e in wave.work_items]
@@ -233,7 +261,7 @@ def test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step(root: Path) 
     later = {names[launch]: at for launch, at, _ in launches_of(step, wave)}
     assert {at for name, at in later.items() if "neuron update" in name} == {0}
     assert {at for name, at in later.items() if "neuron update" not in name} == {-1}
-    order = {}
+    order: dict[int, list[str]] = {}
     for launch, _, block in launches_of(step, wave):
         order.setdefault(block, []).append(names[launch])
     assert all("neuron update" in x[-1] for x in order.values() if any("Poisson" in y for y in x))
@@ -463,7 +491,7 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
 ) -> None:
     """Every step is run once and in order, whatever the runs are; the first time of each way takes long."""
     clock, done, ways = Clock(), 1, list[ExecutionMode]()
-    plan = Plan((), WaveKernels(1, (), False))
+    plan = Plan((), WaveKernels(1, (), 0))
 
     def ran(way: ExecutionMode, count: int) -> None:
         nonlocal done
@@ -491,7 +519,7 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
 
 
 def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, ways = Plan((), WaveKernels(1, (), False)), list[int]()
+    plan, ways = Plan((), WaveKernels(1, (), 0)), list[int]()
     monkeypatch.setattr(schedule, "_walk", lambda device, plan, step, count: ways.append(count))
     for step in range(1, 50):
         schedule.run_steps(Clock(), plan, step, 1)  # type: ignore[arg-type]
@@ -500,7 +528,7 @@ def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -
 
 @dataclass
 class Recorder:
-    """A device that notes what is launched: (work items, ahead)."""
+    """A device that notes what is launched: (work items, ahead), where these name the kernel."""
 
     calls: list[tuple[int, int]] = field(default_factory=list)
 
@@ -521,17 +549,16 @@ class Recorder:
         return 1
 
     def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
-        if name == "nl_wave":
+        if name == f"nl_wave_{arguments[0]}":
             self.calls.append((arguments[0], arguments[3]))
         else:
             assert (name, arguments) == ("nl_advance", (3,))
 
 
-@pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
-def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
+@pytest.mark.parametrize("around", [0, 1, 2])
+def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: int) -> None:
     device = Recorder()
-    schedule.record_waves(
-        device, WaveKernels(5, (WaveLists(7, 70, 1, 0, 0, 5), WaveLists(8, 80, 1, 0, 0, 5)), around), 3
-    )  # type: ignore[arg-type]
-    assert [ahead for which, ahead in device.calls if which == 7] == expected
-    assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]
+    lists = tuple(WaveLists(f"nl_wave_{n}", n, 70, 1, 0, 0, 5) for n in (7, 8, 9))
+    schedule.record_waves(device, WaveKernels(5, lists, around), 3)  # type: ignore[arg-type]
+    ending = [(n, 3) for n in (7, 8, 9)[:around]]
+    assert device.calls == [*((n, ahead) for ahead in range(3) for n in (7, 8, 9)), *ending]

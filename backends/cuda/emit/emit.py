@@ -40,10 +40,18 @@ from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import links_of, shape_lines
 from backends.cuda.waves.shared_deliveries import WORDS
-from backends.cuda.waves.waves import PER_PROCESSOR, ROOM, WaveFunction, wave_functions, wave_templates
+from backends.cuda.waves.waves import (
+    PER_PROCESSOR,
+    ROOM,
+    WaveFunction,
+    kernel_name,
+    wave_functions,
+    wave_kernels,
+    wave_templates,
+)
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
-from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.kernel_ir.stmt import Stmt, Text, lines_of, names_of
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
@@ -114,7 +122,7 @@ def emit(program: l2.Merged) -> Emitted:
     # chains and waves read arrays written by several launches: no `restrict`
     waves = wave_templates(program)
     again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
-    several = chained | frozenset(waves)
+    several = chained.union(waves)
     kernels = [open_kernel(t, again if t.index in several else dialect) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
@@ -127,8 +135,10 @@ def emit(program: l2.Merged) -> Emitted:
     for link in (x for shape in links for x in shape):
         read[link.kernel.template.index] |= link.read
     known = list(zip(kernels, made, read, strict=True))
-    descriptors = tuple(_described(k, f, r, k.template.index in waves) for k, f, r in known)
-    printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, descriptors, strict=True)]
+    described = [_described(k, f, r) for k, f, r in known]
+    printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, described, strict=True)]
+    calling = wave_kernels({t: sum(len(x.text) for x in lines_of(printed[t])) for t in waves})
+    descriptors = tuple(replace(d, wave=calling.get(t, 0)) for t, d in enumerate(described))
     for k, lines in zip(kernels, printed, strict=True):
         verify(k.function, lines, program.precision)
     points = shape_lines(shapes, links, again, [len(d.columns) for d in descriptors])
@@ -147,7 +157,7 @@ def emit(program: l2.Merged) -> Emitted:
         shared,
         numbers,
     )
-    whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program)
+    whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program, calling)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
     found = (s for share in shares if (s := _with_rows(pieces, share)) is not None)
@@ -167,6 +177,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     program = x.program
     blocks = [x.block(t, t in share.kernels) for t in sorted({*share.kernels, *share.called})]
     points = x.points if share.chains else []
+    waves = [f for f in x.waves if share.wave in (None, f.wave)]
     kernels = printed(blocks)
     shapes = printed([points] if points else [])
     file = file_names(program, kernels, names_of(s for b in (*blocks, points) for s in b), "cuda")
@@ -177,8 +188,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         columns=COLUMNS,
         shape_text=shapes.text,
         helpers=share.helpers,
-        waves=x.waves if share.waves else [],
-        deliveries=share.waves and any(f.event for f in x.waves),
+        waves={kernel_name(n): [f for f in x.waves if f.wave == n] for n in sorted({f.wave for f in waves})},
+        deliveries=any(f.event for f in waves),
         delivery_words=WORDS,
         wave_blocks=PER_PROCESSOR,
         wave_room=ROOM,
@@ -230,9 +241,9 @@ def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Funct
     return lines
 
 
-def _described(k: Kernel, functions: Sequence[Function], read: Collection[str], waved: bool) -> CompiledKernel:
+def _described(k: Kernel, functions: Sequence[Function], read: Collection[str]) -> CompiledKernel:
     """The descriptor of a template with these functions, of whose rows kernels read the formals `read`."""
-    found = replace(compiled(k, read), flat=is_flat(k.template), waved=waved)
+    found = replace(compiled(k, read), flat=is_flat(k.template))
     match k.template.body:
         case l2.Contract() as contract:
             return replace(found, functions=compiled_functions(k.template, contract))

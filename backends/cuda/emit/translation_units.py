@@ -7,14 +7,14 @@ which take longest to compile, are separate parts, so that all parts are compile
 from the cache; each kernel for products and for convolutions on matrix units is a part, with the templates alone of
 which a row needs it (backends/cuda/emit/emit.py). Nests of layers, and those before a simulation, are divided into maps
 and sums over one dim, which lose nothing with little optimisation, in parts of at most MOST, and sums over several dims
-and maps of bf16, which do. Of a simulation the single kernels and the waves are parts: both have the functions of all
-templates of a step.
+and maps of bf16, which do. Of a simulation the single kernels and the waves are parts: both have the functions of the
+templates of a step; where these are many, several of each (backends/cuda/waves/waves.py).
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,6 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, shared_name
 from backends.cuda.persistent.rnn import chained_templates
-from backends.cuda.waves.waves import wave_templates
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     direct_conv,
@@ -53,15 +52,16 @@ _MOST_SUMS: Final = 2
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains or its waves.
-    `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs little optimisation; `part`:
-    of the kernels of a contraction only those of this part."""
+    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains or by the
+    kernel number `wave` of waves (0: it has none of these; None: all). `helpers`: whether it has the kernels common to
+    all programs; `quick`: whether it needs little optimisation; `part`: of the kernels of a contraction only those of
+    this part."""
 
     name: str
     kernels: Set[int]
     called: Set[int] = frozenset()
     chains: bool = False
-    waves: bool = False
+    wave: int | None = 0
     helpers: bool = False
     quick: bool = False
     part: str | None = None
@@ -69,15 +69,16 @@ class Share:
 
 def whole_of(program: l2.Merged) -> Share:
     """All kernels together."""
-    return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, helpers=True)
+    return Share("", frozenset(range(len(program.templates))), chains=True, wave=None, helpers=True)
 
 
-def parts_of(program: l2.Merged) -> tuple[Share, ...]:
-    """The non-empty parts of a program; the first one has the kernels common to all programs."""
+def parts_of(program: l2.Merged, waves: Mapping[int, int]) -> tuple[Share, ...]:
+    """The non-empty parts of a program; the first one has the kernels common to all programs. `waves`: by template that
+    waves call, the number of their kernel."""
     bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
     contracts = {t: body.strategy for t, body in bodies.items()}
-    waves = wave_templates(program)
-    nests, together = _apart(program, set(waves))
+    nests, together = _apart(program, waves.keys())
+    called = {n: {t for t, wave in waves.items() if wave == n} for n in sorted({*waves.values()})}
     sums = {t for t, nest in nests.items() if len(nest.red) > 1}
     maps = {t.index for t in program.templates if t.index in nests and _is_narrow(t)}
     products = {t.index: name for t in program.templates if (name := _product(t)) is not None}
@@ -92,7 +93,9 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     }
     quick = _numbered(_NESTS if together else _REST, nests.keys() - sums - maps, MOST)
     first = together or quick.pop(_REST)
-    parts = [Share(_REST, first, helpers=True, quick=not together)]
+    more = {n: templates & together for n, templates in called.items() if n > 1}
+    parts = [Share(_REST, first - set[int]().union(*more.values()), helpers=True, quick=not together)]
+    parts += [Share(_nth(_REST, n), kernels) for n, kernels in more.items()]
     parts += [Share(name, kernels, quick=True) for name, kernels in quick.items() if kernels]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
     parts += [Share(name, users, part=name) for name, users in _alone(program).items()]
@@ -101,8 +104,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
             parts.append(Share(part or _TRANSFORMS, transformed.keys(), part=part))
     if chained := chained_templates(program):
         parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
-    if waves:
-        parts.append(Share(_WAVES, frozenset(), frozenset(waves), waves=True))
+    parts += [Share(_nth(_WAVES, n), frozenset(), templates, wave=n) for n, templates in called.items()]
     return tuple(parts)
 
 
@@ -141,7 +143,11 @@ def _numbered(name: str, templates: Set[int], most: int) -> dict[str, Set[int]]:
     order = sorted(templates)
     many = -(-len(order) // most) or 1
     parts = (order[len(order) * n // many : len(order) * (n + 1) // many] for n in range(many))
-    return {f"{name}_{n}" if n > 1 else name: frozenset(part) for n, part in enumerate(parts, 1)}
+    return {_nth(name, n): frozenset(part) for n, part in enumerate(parts, 1)}
+
+
+def _nth(name: str, n: int) -> str:
+    return f"{name}_{n}" if n > 1 else name
 
 
 def _is_narrow(template: l2.Template) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import compiler.ir.level2.program as l2
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.waves.waves import ARGUMENTS, NAME
+from backends.cuda.waves.waves import ARGUMENTS
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
@@ -94,10 +94,11 @@ class Timed:
 
 @dataclass(frozen=True)
 class WaveLists:
-    """The address of the work items of a wave, how many times 16 bytes one is, and how many a block finds by its
-    number; the address of the data of its deliveries, how many times 16 bytes they are, and the first block that reads
-    them."""
+    """The kernel of a wave, the address of its work items, how many times 16 bytes one is, and how many a block finds
+    by its number; the address of the data of its deliveries, how many times 16 bytes they are, and the first block that
+    reads them."""
 
+    kernel: str
     work_items: int
     size: int
     early: int
@@ -108,12 +109,12 @@ class WaveLists:
 
 @dataclass(frozen=True)
 class WaveKernels:
-    """A phase as one kernel between each two barriers: their blocks, and what each wave of a step reads. `around`: the
-    first one also completes the previous step."""
+    """A phase as one kernel between each two barriers: their blocks, and what each wave of a step reads. `around`: so
+    many of the first ones also complete the previous step."""
 
     blocks: int
     waves: tuple[WaveLists, ...]
-    around: bool
+    around: int
 
 
 class ExecutionMode(StrEnum):
@@ -403,10 +404,10 @@ def _replay(device: Device, plan: Plan, key: tuple[int, Pattern], record: Callab
 def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
-        for ahead in range(count + waves.around):
-            for x in waves.waves[: 1 if ahead == count else None]:
+        for ahead in range(count + (waves.around > 0)):
+            for x in waves.waves[: waves.around if ahead == count else None]:
                 given = x.work_items, x.size, x.early, ahead, count, x.deliveries, x.many, x.delivering
-                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, *given)
+                device.call(x.kernel, ARGUMENTS, waves.blocks, BLOCK, *given)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle, device.begins_early)

@@ -120,7 +120,7 @@ def prepare(
                 place = Place(rows[t], words[t], begins.get((phase.name, x.number), first.lo), x.steps)
                 timed.append(Timed(_calls(out, work(first), place, label), first.every, first.offset, others, besides))
         run = None
-        if steps and any(k.waved for k in kernels):
+        if steps and any(k.wave for k in kernels):
             ground = PhaseContext(program, kernels, phase, tables, words, rows, elements, out.keep, known, pairs)
             run = _waves(out, ground, PER_PROCESSOR * device.processors)
         out.plans[phase.name] = Plan(tuple(timed), run, loops=_loops(units))
@@ -278,12 +278,13 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
     made = waves(ground, blocks)
     if not made:
         return None
-    around = bool(made[0].work_items["later"].any())
+    around = sum(bool(x.work_items["later"].any()) for x in made)
     lists = []
     for x in made:
         items, early = staged(ground, x)
         words = out.keep(x.words) if len(x.words) else 0
-        lists.append(WaveLists(out.keep(items), items.shape[1] // 16, early, words, len(x.words) // 2, x.delivering))
+        of_items = out.keep(items), items.shape[1] // 16, early
+        lists.append(WaveLists(x.kernel, *of_items, words, len(x.words) // 2, x.delivering))
     return WaveKernels(blocks, tuple(lists), around)
 
 

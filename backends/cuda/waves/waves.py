@@ -6,7 +6,9 @@ waves end where backends/cuda/waves/barrier_placement.py places grid barriers. R
 to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
 record events to blocks of their own. The rows of a delivery are divided by the events of each step, where these blocks
 have room for them (shared_deliveries.py). Lists are data, a work item brings its row, and those that deliver find the
-data of all deliveries of their wave side by side.
+data of all deliveries of their wave side by side. A kernel calls functions of at most MOST_TEXT: what many different
+models take is divided among several kernels, and a wave of theirs into several, so that the time to compile grows no
+faster than their text.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
@@ -34,6 +36,8 @@ PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
 NAME: Final = "nl_wave"
 ARGUMENTS: Final = "PqqqqPqq"
+MOST_TEXT: Final = 40_000
+"""Characters of the templates whose functions a kernel calls, unless it is one: the time to compile grows faster."""
 PER_PROCESSOR: Final = 3
 """Blocks of a wave that a processor has registers for."""
 ROOM: Final = 4096
@@ -61,32 +65,51 @@ Ints = npt.NDArray[np.int64]
 class WaveFunction:
     """A function that waves call. `flat`: thread t takes points t, t + block, ... of a part
     (ir/level2/dependence.py: is_flat); `shares`: the threads of a block share memory in it; `event`: it is that of the
-    synapses of an event, which nl_deliver calls."""
+    synapses of an event, which nl_deliver calls. `number`: as work items name it; `wave`: that of the kernel."""
 
     name: str
+    number: int
+    wave: int
     flat: bool = False
     shares: bool = False
     event: bool = False
 
 
 def wave_functions(kernels: Compiled) -> tuple[WaveFunction, ...]:
-    """The functions that waves call, in their order."""
-    functions = [(k, f) for k in kernels if k.waved for f in k.functions]
+    """The functions that waves call, by their numbers."""
+    functions = [(k, f) for k in kernels if k.wave for f in k.functions]
+    events = [(k, f) for k, f in functions if f.by_event]
     return (
-        *(WaveFunction(f.name, k.flat, f.joins) for k, f in functions),
-        *(WaveFunction(f.name + EVENT, event=True) for _, f in functions if f.by_event),
+        *(WaveFunction(f.name, n, k.wave, k.flat, f.joins) for n, (k, f) in enumerate(functions)),
+        *(WaveFunction(f.name + EVENT, n, k.wave, event=True) for n, (k, f) in enumerate(events, len(functions))),
     )
 
 
+def kernel_name(wave: int) -> str:
+    """The kernel of so many that waves have, counted from 1."""
+    return NAME if wave == 1 else f"{NAME}_{wave}"
+
+
 def wave_templates(program: l2.Merged) -> tuple[int, ...]:
-    """The templates that run in the phase; none if it cannot run as waves."""
+    """The templates that run in the phase, in the order of their launches; none if it cannot run as waves."""
     phase = next((p for p in program.phases if p.name == PHASE), None)
     if phase is None:
         return ()
-    used = sorted({x.template for x in phase.launches})
+    used = dict.fromkeys(x.template for x in phase.launches)
     if any(isinstance(program.templates[t].body, l2.Connect | l2.Contract | l2.Attention) for t in used):
         return ()
     return tuple(used)
+
+
+def wave_kernels(lengths: Mapping[int, int]) -> dict[int, int]:
+    """The kernel of each template: as few as have room for texts of these lengths, in this order."""
+    found, wave, room = dict[int, int](), 1, MOST_TEXT
+    for template, length in lengths.items():
+        if length > room and room < MOST_TEXT:
+            wave, room = wave + 1, MOST_TEXT
+        found[template] = wave
+        room -= length
+    return found
 
 
 WorkItem = tuple[int, ...]
@@ -116,6 +139,7 @@ class Wave:
     deliveries, one after the other, in which a work item names the first word of its own;
     `delivering`: the first block that reads them."""
 
+    kernel: str
     work_items: npt.NDArray[np.void]
     first: npt.NDArray[np.uint32]
     words: Words
@@ -196,7 +220,8 @@ class PhaseContext:
 
 def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
     """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches do not run in every
-    step. The last wave continues into the next step, with the launches before its first barrier."""
+    step. The last wave continues into the next step, with the launches before its first barrier. What is between two
+    barriers is as many waves as it has kernels."""
     found, many = meetings(ground.known, ground.pairs), len(ground.known)
     if found.alone or _width(ground) > ROOM:
         return []
@@ -206,13 +231,20 @@ def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
     # the last one begins in a step and ends in the next one: it is the first wave of that
     around = [*((n, -1 if early else 0) for n in range(last, many)), *((n, 0) for n in range(early))]
     order = [around, *segments] if early else [*segments, around]
-    return [_wave(ground, x, blocks) for x in order]
+    parts = (list(x) for segment in order for _, x in groupby(segment, lambda x: _kernel(ground, x[0])))
+    return [_wave(ground, x, blocks) for x in parts]
+
+
+def _kernel(ground: PhaseContext, launch: int) -> int:
+    """The kernel that has the functions of a launch."""
+    return ground.kernels[ground.phase.launches[launch].template].wave
 
 
 def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -> Wave:
     """The work items of launches: (position in the phase, step). They leave half of all blocks to the other calls."""
     program, phase, known = ground.program, ground.phase, ground.known
-    numbers = {f.name: n for n, f in enumerate(wave_functions(ground.kernels))}
+    functions = wave_functions(ground.kernels)
+    numbers = {f.name: f.number for f in functions}
     sources, shared = list[_Source](), list[Words]()
     for x in phase.launches:
         t = x.template
@@ -243,9 +275,10 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
                 out.add(work_item, later)
     first = np.cumsum([0, *(len(x) for x in out.lists)]).astype(np.uint32)
     words = np.concatenate([np.zeros(0, np.uint64), *shared])
-    by_event = {n for n, f in enumerate(wave_functions(ground.kernels)) if f.event}
+    by_event = {f.number for f in functions if f.event}
     delivering = next((n for n, x in enumerate(out.lists) if any(e[_FUNCTION] in by_event for e in x)), blocks)
-    return Wave(np.array([e for x in out.lists for e in x], WORK_ITEM), first, words, delivering)
+    items = np.array([e for x in out.lists for e in x], WORK_ITEM)
+    return Wave(kernel_name(_kernel(ground, order[0][0])), items, first, words, delivering)
 
 
 @dataclass(frozen=True)
@@ -275,7 +308,7 @@ class _Parts:
 
 def _width(ground: PhaseContext) -> int:
     """Bytes of a work item and its row, whatever its function."""
-    widest = max((k.row_bytes for k in ground.kernels if k.waved), default=0)
+    widest = max((k.row_bytes for k in ground.kernels if k.wave), default=0)
     return WORK_ITEM.itemsize + -(-widest // 16) * 16
 
 
@@ -302,7 +335,7 @@ def staged(ground: PhaseContext, wave: Wave) -> tuple[npt.NDArray[np.uint8], int
     out[:, : WORK_ITEM.itemsize] = heads.view(np.uint8).reshape(len(out), WORK_ITEM.itemsize)
     names = [f.name for f in wave_functions(ground.kernels)]
     for kernel, words, base in zip(ground.kernels, ground.words, ground.bases, strict=True):
-        numbers = [names.index(f.name) for f in kernel.functions if kernel.waved]
+        numbers = [names.index(f.name) for f in kernel.functions if kernel.wave]
         mine = np.flatnonzero(np.isin(items["function"], numbers))
         if len(mine) and kernel.columns:
             rows = (items["self"][mine] - np.uint64(base)).astype(np.int64) // kernel.row_bytes
