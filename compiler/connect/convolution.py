@@ -201,7 +201,7 @@ CONV2D = ConnectRule(
     planes=_kernel,
     rows=_rows,
     synonyms=instead(
-        {"`conv2d: {kernel: ...}`": "conv convolution", "`conv2d: {kernel: ..., storage: toeplitz}`": "toeplitz"}
+        "`conv2d: {kernel: ...}`: conv convolution", "`conv2d: {kernel: ..., storage: toeplitz}`: toeplitz"
     ),
 )
 

@@ -36,7 +36,7 @@ STORAGE = Field(
     default="auto",
 )
 
-FLAGS = instead({"`autapses`": "allow_autapses self allow_self", "`multapses`": "allow_multapses replace"})
+FLAGS = instead("`autapses`: allow_autapses self allow_self", "`multapses`: allow_multapses replace")
 """What users of other tools write for them."""
 
 

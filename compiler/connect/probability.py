@@ -158,12 +158,10 @@ EXPRESSION = ConnectRule(
         at_least_one=("probability", "when"),
         elsewhere=FLAGS
         | instead(
-            {
-                "`probability`": "p prob",
-                "`when`": "condition if",
-                "`probability: exp(-distance / 3)`": "kernel",
-                "`periodic`": "wrap edge_wrap",
-            }
+            "`probability`: p prob",
+            "`when`: condition if",
+            "`probability: exp(-distance / 3)`: kernel",
+            "`periodic`: wrap edge_wrap",
         ),
         example="{probability: exp(-distance / 3)}",
     ),

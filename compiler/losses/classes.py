@@ -92,14 +92,12 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
         IGNORE,
         title="softmax_cross_entropy",
         elsewhere=instead(
-            {
-                "`logits`": "prediction",
-                "`target`": "label labels",
-                "`smoothing`": "label_smoothing",
-                "`ignore`": "ignore_index",
-                "`mask`": "sample_weight",
-                "`class_weights`": "weight weights",
-            }
+            "`logits`: prediction",
+            "`target`: label labels",
+            "`smoothing`: label_smoothing",
+            "`ignore`: ignore_index",
+            "`mask`: sample_weight",
+            "`class_weights`: weight weights",
         ),
         needs=(("mean", ("class_weights",)),),
     ),

@@ -47,9 +47,7 @@ def compared(name: str, doc: str, *more: Field) -> Alternative:
             "loss",
             (PREDICTION, TARGET, *more, MASK),
             title=name,
-            elsewhere=instead(
-                {"`prediction`": "logits", "`target`": "label labels", "`mask`": "weights sample_weight"}
-            ),
+            elsewhere=instead("`prediction`: logits", "`target`: label labels", "`mask`: weights sample_weight"),
             example="{prediction: out, target: y}",
         ),
         doc,

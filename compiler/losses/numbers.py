@@ -64,12 +64,10 @@ BINARY_CROSS_ENTROPY = elementwise(
         MASK,
         title="binary_cross_entropy",
         elsewhere=instead(
-            {
-                "`logits`": "prediction",
-                "`target`": "label",
-                "`smoothing`": "label_smoothing",
-                "`class_weights: [1, ...]`": "pos_weight",
-            }
+            "`logits`: prediction",
+            "`target`: label",
+            "`smoothing`: label_smoothing",
+            "`class_weights: [1, ...]`: pos_weight",
         ),
         example="{logits: score, target: label}",
     ),

@@ -318,9 +318,10 @@ def options(**docs: str) -> tuple[Option, ...]:
     return tuple(Option(word, doc) for word, doc in docs.items())
 
 
-def instead(words: Mapping[str, str]) -> dict[str, str]:
-    """`elsewhere` from what to write here -> the words that users of other tools try for it, with spaces between."""
-    return {word: here for here, listed in words.items() for word in listed.split()}
+def instead(*lines: str) -> dict[str, str]:
+    """`elsewhere` from lines such as "`delay`: lag latency": what to write here, and what users of other tools try."""
+    found = (line.rpartition(": ") for line in lines)
+    return {word: here for here, _, words in found for word in words.split()}
 
 
 def _example(kind: Kind, default: Json) -> str | None:

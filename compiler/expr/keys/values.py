@@ -115,7 +115,7 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
             (*fields, ROUND) if rounding else fields,
             title=f"{title}_{name}",
             one_of=(("std", "relative_std"),) if relative in fields else (),
-            elsewhere=k.instead({"`std`": "sigma stddev", "`mean`": "mu", "`low`": "a", "`high`": "b"}),
+            elsewhere=k.instead("`std`: sigma stddev", "`mean`: mu", "`low`: a", "`high`: b"),
             example=example,
         )
         return k.Alternative(name, block, doc)
@@ -172,7 +172,7 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
         ),
         title=title,
         doc="A value that is drawn anew for each element, from a stream of its own.",
-        elsewhere=k.instead({"`normal`": "gaussian gauss", "a projection from `library/neurons/poisson`": "poisson"}),
+        elsewhere=k.instead("`normal`: gaussian gauss", "a projection from `library/neurons/poisson`: poisson"),
     )
 
 

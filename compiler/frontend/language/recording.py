@@ -72,7 +72,7 @@ RECORD = k.ListOf(
                 _SOME,
                 _BETWEEN,
                 title="record_spikes",
-                elsewhere=k.instead({"`from`": "of population", "`members`": "neurons indices"}),
+                elsewhere=k.instead("`from`: of population", "`members`: neurons indices"),
                 example="{from: [exc, inh]}",
             ),
             k.entry(
@@ -92,12 +92,10 @@ RECORD = k.ListOf(
                 _BETWEEN,
                 title="record_trace",
                 elsewhere=k.instead(
-                    {
-                        "`variables: [...]`": "variable",
-                        "`members`": "neurons indices",
-                        "`every`": "dt interval",
-                        "`from`": "of population",
-                    }
+                    "`variables: [...]`: variable",
+                    "`members`: neurons indices",
+                    "`every`: dt interval",
+                    "`from`: of population",
                 ),
                 example="{from: exc, variables: [v], members: 0..9}",
             ),
@@ -224,13 +222,11 @@ RECORD = k.ListOf(
         title="recording",
         doc="One thing that is recorded. Recording never changes the result.",
         elsewhere=k.instead(
-            {
-                "`trace`": "traces state",
-                "`spikes`": "spike",
-                "`trace: {variables: [v]}`": "voltage",
-                "`synapses: {variables: [...]}`": "weights",
-                "`rate`": "rates",
-            }
+            "`trace`: traces state",
+            "`spikes`: spike",
+            "`trace: {variables: [v]}`: voltage",
+            "`synapses: {variables: [...]}`: weights",
+            "`rate`: rates",
         ),
     ),
     example="[{spikes: {from: exc}}]",

@@ -100,9 +100,7 @@ PARAMETER = Block(
     ),
     doc="A value that may be changed from outside.",
     title="parameter",
-    elsewhere=instead(
-        {"`value`": "default", "`min`": "minimum", "`max`": "maximum", "`type`": "dtype", "`description`": "doc"}
-    ),
+    elsewhere=instead("`value`: default", "`min`: minimum", "`max`: maximum", "`type`: dtype", "`description`: doc"),
     example="{value: 3200, type: int, min: 1}",
 )
 
@@ -217,21 +215,19 @@ ROOT = Block(
     doc="A model: a network, how it learns, and how it is run.",
     title="model",
     elsewhere=instead(
-        {
-            "`language: 1`": "version",
-            "`params`": "parameters",
-            "`network`, or `populations` and `projections`": "model",
-            "`network: {layers: [...]}`": "layers",
-            "`train`": "training",
-            "`simulate`": "simulation run",
-            "`simulate: {dt: ...}`": "dt",
-            "`projections`": "connections",
-            "`synapses`": "synapse",
-            "`train: {data: ...}`": "data",
-            "`record`": "recording",
-            "`plots`": "plot",
-            "`populations`": "groups neuron_groups",
-            "`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`": "use",
-        }
+        "`language: 1`: version",
+        "`params`: parameters",
+        "`network`, or `populations` and `projections`: model",
+        "`network: {layers: [...]}`: layers",
+        "`train`: training",
+        "`simulate`: simulation run",
+        "`simulate: {dt: ...}`: dt",
+        "`projections`: connections",
+        "`synapses`: synapse",
+        "`train: {data: ...}`: data",
+        "`record`: recording",
+        "`plots`: plot",
+        "`populations`: groups neuron_groups",
+        "`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`: use",
     ),
 )

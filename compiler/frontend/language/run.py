@@ -34,7 +34,7 @@ CHECKPOINT = k.Field(
         title="simulation_checkpoint",
         at_least_one=("every", "every_wall"),
         elsewhere=k.instead(
-            {"`every`": "interval epochs", "`every_wall`": "wall", "`train: {checkpoint: {best: ...}}`": "best"}
+            "`every`: interval epochs", "`every_wall`: wall", "`train: {checkpoint: {best: ...}}`: best"
         ),
         example="{every: 10 s}",
     ),
@@ -102,12 +102,10 @@ SIMULATE = k.Block(
     title="simulate",
     needs=(("weights", ("instances",)),),
     elsewhere=k.instead(
-        {
-            "`instances`": "batch copies",
-            "`duration`": "time t sim_time steps t_stop tstop t_end runtime until t_max",
-            "`dt`": "timestep resolution",
-            "`seed`": "random_seed",
-        }
+        "`instances`: batch copies",
+        "`duration`: time t sim_time steps t_stop tstop t_end runtime until t_max",
+        "`dt`: timestep resolution",
+        "`seed`: random_seed",
     ),
 )
 

@@ -72,16 +72,14 @@ INITIALISER = OneKey(
     title="init",
     bare=True,
     elsewhere=instead(
-        {
-            "`glorot_uniform`": "xavier_uniform",
-            "`glorot_normal`": "xavier_normal",
-            "`he_uniform`": "kaiming_uniform",
-            "`he_normal`": "kaiming_normal",
-            "`constant: {value: 0}`": "zeros",
-            "`constant: {value: 1}`": "ones",
-            "`normal`": "random_normal",
-            "`values: {file: ...}`": "file",
-        }
+        "`glorot_uniform`: xavier_uniform",
+        "`glorot_normal`: xavier_normal",
+        "`he_uniform`: kaiming_uniform",
+        "`he_normal`: kaiming_normal",
+        "`constant: {value: 0}`: zeros",
+        "`constant: {value: 1}`: ones",
+        "`normal`: random_normal",
+        "`values: {file: ...}`: file",
     ),
 )
 

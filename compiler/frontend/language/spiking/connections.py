@@ -106,7 +106,7 @@ DELIVER = Block(
     ),
     doc="What a spike does to the target.",
     title="deliver",
-    elsewhere=instead({"`weight`": "w weights", "`into`": "target input to"}),
+    elsewhere=instead("`weight`: w weights", "`into`: target input to"),
     example="{into: ge, weight: 1.62 mV}",
 )
 
@@ -224,20 +224,18 @@ PROJECTION = Block(
     doc="Connections from neurons of one population to those of another.",
     title="projection",
     elsewhere=instead(
-        {
-            "`from`": "source pre",
-            "`to`": "target post",
-            "`deliver: {into: ..., weight: ...}`": "weight weights w into",
-            "`connect`": "connectivity connection rule",
-            "`connect: {fixed_probability: {p: ...}}`": "p",
-            "`delay`": "delays",
-            "`synapse`": "model synapse_model",
-            "`synapse`, `params` and `delay`": "syn_spec",
-            "`back_delay`": "dendritic_delay back_prop_delay backprop_delay",
-            "`init`": "initial",
-            "`params`": "parameters",
-            "`synapse`: such keys stand in a definition under `synapses`": "on_pre on_post dynamics state",
-        }
+        "`from`: source pre",
+        "`to`: target post",
+        "`deliver: {into: ..., weight: ...}`: weight weights w into",
+        "`connect`: connectivity connection rule",
+        "`connect: {fixed_probability: {p: ...}}`: p",
+        "`delay`: delays",
+        "`synapse`: model synapse_model",
+        "`synapse`, `params` and `delay`: syn_spec",
+        "`back_delay`: dendritic_delay back_prop_delay backprop_delay",
+        "`init`: initial",
+        "`params`: parameters",
+        "`synapse`: such keys stand in a definition under `synapses`: on_pre on_post dynamics state",
     ),
     at_least_one=("deliver", "synapse"),
     needs=(

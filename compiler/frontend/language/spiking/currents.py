@@ -211,14 +211,12 @@ LOOKUP_TABLE = k.Block(
     "value, above `to` its last.",
     title="lookup_table",
     elsewhere=k.instead(
-        {
-            "`values: {file: ...}`": "file",
-            "`values: {file: ..., array: ...}`": "array",
-            "`unit`": "units",
-            "`from`": "low",
-            "`to`": "high",
-            "`from` and `to`": "range",
-        }
+        "`values: {file: ...}`: file",
+        "`values: {file: ..., array: ...}`: array",
+        "`unit`: units",
+        "`from`: low",
+        "`to`: high",
+        "`from` and `to`: range",
     ),
     example="{values: [0, 0.2, 1], from: 0, to: 2}",
 )

@@ -129,11 +129,9 @@ SPIKE = k.Block(
     doc="When a neuron spikes and what happens then.",
     title="spike",
     elsewhere=k.instead(
-        {
-            "`when`": "threshold condition if",
-            "`refractory`": "t_ref",
-            "a smaller `dt`: spikes are at ends of steps; given times are rounded by `round: nearest`": "precise",
-        }
+        "`when`: threshold condition if",
+        "`refractory`: t_ref",
+        "a smaller `dt`: spikes are at ends of steps; given times are rounded by `round: nearest`: precise",
     ),
     example="{when: v > v_thresh, reset: [v = v_reset]}",
 )
@@ -177,17 +175,15 @@ HISTORY = k.Block(
 )
 
 _EQUATIONS_ELSEWHERE = k.instead(
-    {
-        "`dynamics: {dv/dt: ...}`": "equations eqs model ode derivatives",
-        "`spike: {when: ...}`": "threshold",
-        "`spike: {reset: [...]}`": "reset",
-        "`spike: {refractory: ...}`": "refractory",
-        "`params`": "parameters",
-        "`state`": "variables vars",
-        "`update: [...]`": "sim_code step",
-        "`method`": "integrator",
-        "`events: {name: {when: ..., do: [...]}}`": "run_on_event event",
-    }
+    "`dynamics: {dv/dt: ...}`: equations eqs model ode derivatives",
+    "`spike: {when: ...}`: threshold",
+    "`spike: {reset: [...]}`: reset",
+    "`spike: {refractory: ...}`: refractory",
+    "`params`: parameters",
+    "`state`: variables vars",
+    "`update: [...]`: sim_code step",
+    "`method`: integrator",
+    "`events: {name: {when: ..., do: [...]}}`: run_on_event event",
 )
 
 NEURON = k.Block(

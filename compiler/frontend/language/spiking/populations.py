@@ -76,14 +76,12 @@ POPULATION_VALUES = (
 )
 
 POPULATION_ELSEWHERE = instead(
-    {
-        "`size`": "N n count num number",
-        "`neuron` (a name) and `size` (their number)": "neurons",
-        "`neuron`": "model type cell",
-        "`params`": "parameters",
-        "`init`": "initial initialize",
-        "`classes: [...]`": "class",
-    }
+    "`size`: N n count num number",
+    "`neuron` (a name) and `size` (their number): neurons",
+    "`neuron`: model type cell",
+    "`params`: parameters",
+    "`init`: initial initialize",
+    "`classes: [...]`: class",
 )
 
 POPULATION = Block(

@@ -44,11 +44,9 @@ _DELIVER = (
 )
 
 _ELSEWHERE_OF_TRACES = k.instead(
-    {
-        "`on_spike`": "on_pre on_post spike pre_spike_code post_spike_code",
-        "`dynamics: {dx/dt: ...}`": "equations model",
-        "`params` of the synapse": "params",
-    }
+    "`on_spike`: on_pre on_post spike pre_spike_code post_spike_code",
+    "`dynamics: {dx/dt: ...}`: equations model",
+    "`params` of the synapse: params",
 )
 _TRACE_FIELDS = (
     k.Field(
@@ -126,10 +124,8 @@ _POST = k.Block(
     at_least_one=("state", "inputs"),
     elsewhere=_ELSEWHERE_OF_TRACES
     | k.instead(
-        {
-            "`deliver: g * (e_rev - post.v)`": "apply_input apply_input_code",
-            "`inputs: {g: {decay: tau}}`": "inSyn decay_code decay",
-        }
+        "`deliver: g * (e_rev - post.v)`: apply_input apply_input_code",
+        "`inputs: {g: {decay: tau}}`: inSyn decay_code decay",
     ),
     example="{inputs: {g: {decay: tau_g}}, deliver: g}",
 )
@@ -172,51 +168,46 @@ SYNAPSE_EVENT = k.Block(
     doc="A spike-like event with a condition of its own.",
     title="synapse_event",
     elsewhere=k.instead(
-        {
-            "`when`": "condition threshold if event_threshold_condition_code",
-            "`do`": "then code statements",
-            "`of`": "end",
-            "`delayed: true`, and `delay` of the projection": "delay",
-        }
+        "`when`: condition threshold if event_threshold_condition_code",
+        "`do`: then code statements",
+        "`of`: end",
+        "`delayed: true`, and `delay` of the projection: delay",
     ),
     example="{of: pre, when: pre.v > v_release, do: [deliver(w)]}",
 )
 
 _ELSEWHERE = k.instead(
-    {
-        "`params`, `state` and `dynamics`": "model",
-        "`dynamics: {dw/dt: ...}`": "equations eqs ode",
-        "`events: {name: {of: pre, when: ..., do: [...]}}`": (
-            "on_event event_code pre_event_syn_code event_threshold_condition_code"
-        ),
-        "`events`": "event",
-        "`delay` of the projection": "delay",
-        "`state: {w: ...}`, or `params: {w: ...}` where it does not change": "weight",
-        "`shared: [w]`": "var_access",
-        "`on: {trial.end: [w = transpose(forward.w)]}`": "custom_update_transpose",
-        "`on: {trial.end: [...]}`": "custom_update",
-        "`on_pre: [...]`": "sim_code pre_spike_syn_code",
-        "`on_post: [...]`": "learn_post_code post_learn postLearn post_spike_syn_code",
-        "`update: [...]`": "synapse_dynamics_code synapseDynamics step",
-        "`pre: {on_spike: [...]}`": "pre_spike_code",
-        "`post: {on_spike: [...]}`": "post_spike_code",
-        "`pre: {dynamics: ...}`": "pre_dynamics_code",
-        "`post: {dynamics: ...}`": "post_dynamics_code",
-        "`pre: {state: {...}}`": "pre_vars",
-        "`post: {state: {...}}`": "post_vars",
-        "`let`": "derived_params internals",
-        "`on_pre: [...]`, or `on_post: [...]`": "onReceive",
-        "`deliver(w, post.ge)`": "receptor_type",
-        "`use: library/synapses/...`": "synapse_model",
-        "`post: {inputs: {g: {decay: tau}}, deliver: g}`": "post_synapse_model psm",
-        "`on_pre`": "pre_code",
-        "`on_post`": "post_code",
-        "`params`": "parameters",
-        "`state`": "variables vars",
-        "`pre: {state: {x: 0}, ...}`": "trace",
-        "`pre: {state: {x: 0}, ...}` and `post: {...}`": "traces",
-        "`method`": "integrator",
-    }
+    "`params`, `state` and `dynamics`: model",
+    "`dynamics: {dw/dt: ...}`: equations eqs ode",
+    "`events: {name: {of: pre, when: ..., do: [...]}}`: on_event event_code pre_event_syn_code "
+    "event_threshold_condition_code",
+    "`events`: event",
+    "`delay` of the projection: delay",
+    "`state: {w: ...}`, or `params: {w: ...}` where it does not change: weight",
+    "`shared: [w]`: var_access",
+    "`on: {trial.end: [w = transpose(forward.w)]}`: custom_update_transpose",
+    "`on: {trial.end: [...]}`: custom_update",
+    "`on_pre: [...]`: sim_code pre_spike_syn_code",
+    "`on_post: [...]`: learn_post_code post_learn postLearn post_spike_syn_code",
+    "`update: [...]`: synapse_dynamics_code synapseDynamics step",
+    "`pre: {on_spike: [...]}`: pre_spike_code",
+    "`post: {on_spike: [...]}`: post_spike_code",
+    "`pre: {dynamics: ...}`: pre_dynamics_code",
+    "`post: {dynamics: ...}`: post_dynamics_code",
+    "`pre: {state: {...}}`: pre_vars",
+    "`post: {state: {...}}`: post_vars",
+    "`let`: derived_params internals",
+    "`on_pre: [...]`, or `on_post: [...]`: onReceive",
+    "`deliver(w, post.ge)`: receptor_type",
+    "`use: library/synapses/...`: synapse_model",
+    "`post: {inputs: {g: {decay: tau}}, deliver: g}`: post_synapse_model psm",
+    "`on_pre`: pre_code",
+    "`on_post`: post_code",
+    "`params`: parameters",
+    "`state`: variables vars",
+    "`pre: {state: {x: 0}, ...}`: trace",
+    "`pre: {state: {x: 0}, ...}` and `post: {...}`: traces",
+    "`method`: integrator",
 )
 
 SYNAPSE = k.Block(
