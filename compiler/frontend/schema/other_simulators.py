@@ -12,61 +12,35 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.core.diagnostics import letters_of
+from compiler.expr.keys.kinds import instead
 
-_NEURONS: Final = {
-    # NEST
-    "iaf_psc_exp": "lif_psc_exp_2",
-    "iaf_psc_alpha": "lif_psc_alpha",
-    "iaf_psc_delta": "lif",
-    "iaf_cond_exp": "lif_cond_exp",
-    "iaf_cond_alpha": "lif_cond_alpha",
-    "aeif_psc_exp": "adex",
-    "aeif_psc_alpha": "adex",
-    "aeif_cond_exp": "adex",
-    "aeif_cond_alpha": "adex",
-    "hh_psc_alpha": "hodgkin_huxley",
-    "hh_cond_exp_traub": "traub_miles",
-    "poisson_generator": "poisson",
-    "inhomogeneous_poisson_generator": "inhomogeneous_poisson",
-    "spike_generator": "spike_times",
-    # PyNN
-    "IF_curr_exp": "lif_psc_exp_2",
-    "IF_curr_alpha": "lif_psc_alpha",
-    "IF_curr_delta": "lif",
-    "IF_cond_exp": "lif_cond_exp",
-    "IF_cond_alpha": "lif_cond_alpha",
-    "EIF_cond_exp_isfa_ista": "adex",
-    "HH_cond_exp": "traub_miles",
-    "SpikeSourcePoisson": "poisson",
-    "SpikeSourceArray": "spike_times",
-    # Brian and others
-    "PoissonGroup": "poisson",
-    "SpikeGeneratorGroup": "spike_times",
-    "hh": "hodgkin_huxley",
-    "leaky": "lif",
-    "integrate_and_fire": "lif",
-}
-_SYNAPSES: Final = {
-    "static_synapse": "static",
-    "stdp_synapse": "stdp_multiplicative",
-    "stdp_triplet_synapse": "stdp_triplet",
-    "tsodyks_synapse": "tsodyks_markram",
-    "tsodyks2_synapse": "tsodyks_markram",
-    "bernoulli_synapse": "stochastic_release",
-    "TsodyksMarkramSynapse": "tsodyks_markram",
-    "StaticSynapse": "static",
-    "short_term_plasticity": "tsodyks_markram",
-}
-_CURRENTS: Final = {
-    "dc_generator": "dc",
-    "ac_generator": "sine",
-    "noise_generator": "gaussian_noise",
-    "step_current_generator": "step",
-    "DCSource": "dc",
-    "ACSource": "sine",
-    "NoisyCurrentSource": "gaussian_noise",
-    "StepCurrentSource": "step",
-}
+_NEURONS: Final = instead(
+    "lif_psc_exp_2: iaf_psc_exp IF_curr_exp",
+    "lif_psc_alpha: iaf_psc_alpha IF_curr_alpha",
+    "lif: iaf_psc_delta IF_curr_delta leaky integrate_and_fire",
+    "lif_cond_exp: iaf_cond_exp IF_cond_exp",
+    "lif_cond_alpha: iaf_cond_alpha IF_cond_alpha",
+    "adex: aeif_psc_exp aeif_psc_alpha aeif_cond_exp aeif_cond_alpha EIF_cond_exp_isfa_ista",
+    "hodgkin_huxley: hh_psc_alpha hh",
+    "traub_miles: hh_cond_exp_traub HH_cond_exp",
+    "poisson: poisson_generator SpikeSourcePoisson PoissonGroup",
+    "inhomogeneous_poisson: inhomogeneous_poisson_generator",
+    "spike_times: spike_generator SpikeSourceArray SpikeGeneratorGroup",
+)
+"""Of NEST, PyNN, Brian and others."""
+_SYNAPSES: Final = instead(
+    "static: static_synapse StaticSynapse",
+    "stdp_multiplicative: stdp_synapse",
+    "stdp_triplet: stdp_triplet_synapse",
+    "tsodyks_markram: tsodyks_synapse tsodyks2_synapse TsodyksMarkramSynapse short_term_plasticity",
+    "stochastic_release: bernoulli_synapse",
+)
+_CURRENTS: Final = instead(
+    "dc: dc_generator DCSource",
+    "sine: ac_generator ACSource",
+    "gaussian_noise: noise_generator NoisyCurrentSource",
+    "step: step_current_generator StepCurrentSource",
+)
 OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {"neurons": _NEURONS, "synapses": _SYNAPSES, "currents": _CURRENTS}
 )
