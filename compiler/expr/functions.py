@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -155,6 +155,7 @@ _LN2 = repr(math.log(2.0))
 _LN10 = repr(math.log(10.0))
 _TWO_OVER_SQRT_PI = repr(2.0 / math.sqrt(math.pi))
 
+_same = partial(_row, dimension="same", kind="same")
 _ROWS: Final = (
     _row("exp(x)", "exponential", ("exp(x)",), bounds=_exp_bounds),
     _row("log(x)", "natural logarithm", ("1 / x",)),
@@ -178,15 +179,7 @@ _ROWS: Final = (
         dimension="sqrt",
         bounds=_lows_and_highs(lambda x: math.sqrt(max(x, 0.0))),
     ),
-    _row(
-        "abs(x)",
-        "absolute value",
-        ("sign(x)",),
-        dimension="same",
-        kind="same",
-        numbers=abs,
-        bounds=lambda x: (0.0, max(abs(x[0]), abs(x[1]))),
-    ),
+    _same("abs(x)", "absolute value", ("sign(x)",), numbers=abs, bounds=lambda x: (0.0, max(abs(x[0]), abs(x[1])))),
     _row(
         "sign(x)",
         "-1, 0 or 1",
@@ -210,36 +203,26 @@ _ROWS: Final = (
         arrays=np.rint,
         bounds=_nearby,
     ),
-    _row(
+    _same(
         "min(x, y)",
         "the smallest argument",
-        dimension="same",
-        kind="same",
         variadic=True,
         numbers=_min,
         arrays=lambda *values: reduce(np.minimum, values),
         bounds=_lows_and_highs(lambda *x: min(x)),
     ),
-    _row(
+    _same(
         "max(x, y)",
         "the largest argument",
-        dimension="same",
-        kind="same",
         variadic=True,
         numbers=_max,
         arrays=lambda *values: reduce(np.maximum, values),
         bounds=_lows_and_highs(lambda *x: max(x)),
     ),
-    _row(
+    _same(
         "clip(x, lo, hi)",
         "x held between lo and hi",
-        (
-            "1 if lo <= x and x <= hi else 0",
-            "1 if x < lo and lo < hi else 0",
-            "1 if x > hi or hi < lo else 0",
-        ),
-        dimension="same",
-        kind="same",
+        ("1 if lo <= x and x <= hi else 0", "1 if x < lo and lo < hi else 0", "1 if x > hi or hi < lo else 0"),
         definition="min(max(x, lo), hi)",
         numbers=lambda x, lo, hi: _min(_max(x, lo), hi),
         arrays=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
@@ -270,12 +253,10 @@ _ROWS: Final = (
         arrays=lambda x: x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x)),
         bounds=(0.0, 1.0),
     ),
-    _row(
+    _same(
         "relu(x)",
         "max(x, 0)",
         ("1 if x > 0 else 0",),
-        dimension="same",
-        kind="same",
         definition="max(x, 0)",
         numbers=lambda x: _max(x, 0),
         arrays=_positive,

@@ -16,21 +16,9 @@ from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref
 _COND, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(1, 11)
 
 _BINARY: Final = {
-    "or": _OR,
-    "and": _AND,
-    "<": _COMPARE,
-    "<=": _COMPARE,
-    ">": _COMPARE,
-    ">=": _COMPARE,
-    "==": _COMPARE,
-    "!=": _COMPARE,
-    "+": _SUM,
-    "-": _SUM,
-    "*": _PRODUCT,
-    "/": _PRODUCT,
-    "//": _PRODUCT,
-    "%": _PRODUCT,
-    "**": _POWER,
+    **{"or": _OR, "and": _AND, "**": _POWER, "+": _SUM, "-": _SUM},
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARE),
+    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
 }
 
 

@@ -383,10 +383,7 @@ TENSORS: Final[tuple[Pass, ...]] = (
         optional=True,
     ),
     _rewrite(
-        "pack_windows",
-        lambda c, g: g.rewritten(*pack_windows(g.nodes, c.capabilities)),
-        when=_channels,
-        optional=True,
+        "pack_windows", lambda c, g: g.rewritten(*pack_windows(g.nodes, c.capabilities)), when=_channels, optional=True
     ),
     _rewrite(
         "pad_rows",
@@ -395,12 +392,7 @@ TENSORS: Final[tuple[Pass, ...]] = (
         optional=True,
     ),
     _rewrite("sum_in_tiles", _sum_in_tiles, ("train",), _one_pass, optional=True),
-    _rewrite(
-        "shift_variances",
-        lambda c, g: g.rewritten(*shift_variances(g.nodes)),
-        when=_one_pass,
-        optional=True,
-    ),
+    _rewrite("shift_variances", lambda c, g: g.rewritten(*shift_variances(g.nodes)), when=_one_pass, optional=True),
     _pass("prepare_weights", _prepare_weights, ("predict",), optional=True),
     _pass("lower_tensors", _lower_tensors),
     _pass("require_fusion", _require_fusion, ("train", "predict")),
