@@ -43,21 +43,22 @@ class Artifact:
 
 
 class Instance(Protocol):
-    """A loaded program with its memory. Arrays are addressed by name, in physical layout, flat."""
+    """A loaded program with its memory. Arrays are addressed by name, in physical layout, flat. Those of a backend take
+    over what is common here."""
 
     @property
     def measured(self) -> Mapping[str, str]:
         """Choices by measurement at run time: phase -> execution mode."""
-        ...
+        return {}
 
     def read(self, name: str) -> AnyArray:
-        """A copy of an array's contents, flat, in physical layout."""
+        """A copy of an array's contents, flat, in physical layout. Raises KeyError."""
         ...
 
     def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
         """Names and contents of several arrays, in any order, to be read before the next call: in few transfers where
-        they lie together."""
-        ...
+        they lie together. Raises KeyError."""
+        return ((name, self.read(name)) for name in names)
 
     def write(self, name: str, values: AnyArray) -> None: ...
 
@@ -70,7 +71,7 @@ class Instance(Protocol):
     def uninterrupted(self, phase: str) -> Callable[[int, int], int] | None:
         """`run` of a phase for calls that are short, as one call of compiled code, in which no Python code can be
         interrupted; None where there is no such call, or another one still runs."""
-        ...
+        return None
 
     def close(self) -> None: ...
 

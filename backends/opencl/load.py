@@ -10,7 +10,6 @@ Does not: drain record buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from backends.opencl.compile import loaded
 from backends.opencl.device import device_of
 from backends.opencl.kernel import GROUP, items
 from backends.opencl.library import context_of, library, name_of
-from backends.protocol import AnyArray, Artifact, BackendError
+from backends.protocol import AnyArray, Artifact, BackendError, Instance
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, padded, place, written
@@ -49,7 +48,7 @@ class _Call:
     first: int | None
 
 
-class OpenclInstance:
+class OpenclInstance(Instance):
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, the host waits for every kernel,
     so that a fault is reported with the kernel's name."""
 
@@ -173,10 +172,6 @@ class OpenclInstance:
         """A copy of an array's contents. Raises KeyError."""
         return self._get(name)
 
-    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
-        """Names and contents of several arrays. Raises KeyError."""
-        return ((name, self._get(name)) for name in names)
-
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
         start, size = self._span(name)
@@ -248,13 +243,6 @@ class OpenclInstance:
         if steps > 1:
             self._queue.finish()
         return done
-
-    def uninterrupted(self, phase: str) -> None:
-        return None
-
-    @property
-    def measured(self) -> Mapping[str, str]:
-        return {}
 
     def close(self) -> None:
         """Free the memory."""

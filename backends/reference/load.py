@@ -9,7 +9,7 @@ Does not: compile; what it makes is the text of the templates.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
+from backends.protocol import AnyArray, Artifact, BackendError, Capabilities, Instance
 from backends.reference.interpret import Item, bind_row, phases, run_step
 from backends.reference.row import Row
 from compiler.core.disk import write_text
@@ -27,7 +27,7 @@ from compiler.ir.text import print_ir
 INIT_PHASES = ("count", "scan", "fill", "init")
 
 
-class ReferenceInstance:
+class ReferenceInstance(Instance):
     """A program with its memory: `read`, `write` and `run` after backends.protocol.Instance."""
 
     def __init__(self, program: l2.Program | l2.Merged, seed: int) -> None:
@@ -90,10 +90,6 @@ class ReferenceInstance:
         """A copy of an array's contents, flat, in physical layout. Raises KeyError."""
         return self._arrays[name].copy()
 
-    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
-        """Names and contents of several arrays. Raises KeyError."""
-        return ((name, self._arrays[name]) for name in names)
-
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError, and ValueError for another number of
         elements."""
@@ -101,9 +97,6 @@ class ReferenceInstance:
         if flat.size != self._arrays[name].size:
             raise ValueError(f"{name} holds {self._arrays[name].size} elements, not {flat.size}")
         self._arrays[name][:] = flat
-
-    def uninterrupted(self, phase: str) -> None:
-        return None
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps first_step .. first_step + steps - 1 of a phase; returns how many ran."""
@@ -113,10 +106,6 @@ class ReferenceInstance:
             if run_step(self._phases[phase], self._bind, first_step + done):
                 return done + 1
         return steps
-
-    @property
-    def measured(self) -> Mapping[str, str]:
-        return {}
 
     def close(self) -> None:
         self._arrays.clear()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
 from backends.cpu.run.loops import Loops, loops_of
-from backends.protocol import AnyArray, Artifact, BackendError
+from backends.protocol import AnyArray, Artifact, BackendError, Instance
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import with_columns, write_tables
@@ -98,7 +98,7 @@ def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     return most
 
 
-class CpuInstance:
+class CpuInstance(Instance):
     """A loaded program with its memory; see backends.protocol.Instance."""
 
     def __init__(self, artifact: Artifact, program: l2.Merged, seed: int) -> None:
@@ -232,10 +232,6 @@ class CpuInstance:
         if self._running is not None and threading.current_thread() is not self._running:
             self._running.join()
             self._running = None
-
-    @property
-    def measured(self) -> Mapping[str, str]:
-        return {}
 
     def close(self) -> None:
         if self._ctx is not None and not (self._running is not None and self._running.is_alive()):

@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from backends.cuda.device.device import Device
 from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, LibraryCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
-from backends.protocol import AnyArray, Artifact, BackendError
+from backends.protocol import AnyArray, Artifact, BackendError, Instance
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -37,7 +37,7 @@ ANSWERS: Final = 4
 """Questions to the device that may be open."""
 
 
-class CudaInstance:
+class CudaInstance(Instance):
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, the host synchronises after every
     kernel, so that a fault is reported with the kernel's name. `way`: see CudaBackend."""
 
@@ -216,9 +216,6 @@ class CudaInstance:
             self._device.synchronize()
         except Exception as e:
             raise BackendError("E0924", f"{call.label} failed on the GPU: {e}", exit_code=5) from None
-
-    def uninterrupted(self, phase: str) -> None:
-        return None
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Synchronises with the
