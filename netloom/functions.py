@@ -70,22 +70,25 @@ def build(
     standalone: bool = False,
     embed: bool = False,
     batch: int | None = None,
+    layers: str | Sequence[str] = (),
     **options: Unpack[BuildOptions],
 ) -> BuildResult:
     """Build `build_dir/<name>/` when it is stale. Raises ModelError, BackendError, RunError.
 
-    `standalone`: write one C file that computes a trained network's outputs, `batch` samples (1) at once; with `embed`
-    the `weights` stand in it. It is the `artifact`.
+    `standalone`: write one C file that computes a trained network's outputs (else `layers`), `batch` samples (1) at
+    once; with `embed` the `weights` stand in it. It is the `artifact`.
     """
     chosen = checked({"target": target, "set": set, **options})
     where, size = path_of("path", path), integer_or_none("batch", batch, 1)
+    named = names_of("layers", layers)
     if flag("standalone", standalone):
         from compiler.runtime.inference.standalone import build_standalone
 
-        files = build_standalone(where, chosen, flag("embed", embed), size or 1).files
+        files = build_standalone(where, chosen, flag("embed", embed), size or 1, named).files
         return BuildResult(files[0].parent, files[0], False, {})
-    if flag("embed", embed) or size is not None or chosen.weights is not None:
-        raise RunError("E0912", "`weights`, `embed` and `batch` of a build go with `standalone`", exit_code=2)
+    if flag("embed", embed) or size is not None or named or chosen.weights is not None:
+        message = "`weights`, `embed`, `batch` and `layers` of a build go with `standalone`"
+        raise RunError("E0912", message, exit_code=2)
     from compiler.runtime.build import build_model
 
     return build_model(where, chosen)[0]

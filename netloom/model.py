@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import BuildResult
-from compiler.runtime.common.arguments import flag, path_of, path_or_none
+from compiler.runtime.common.arguments import flag, names_of, path_of, path_or_none
 from compiler.runtime.common.options import (
     BuildOptions,
     FitOptions,
@@ -207,7 +207,7 @@ class Model:
         data: Samples | PathArgument,
         target: str = "cpu",
         *,
-        layers: tuple[str, ...] = (),
+        layers: str | Sequence[str] = (),
         **options: Unpack[TrainedOptions],
     ) -> dict[str, AnyArray]:
         """The outputs (samples, ...) by layer, with the weights of the last `fit` (or `weights`, or those that the
@@ -217,11 +217,11 @@ class Model:
 
         samples = Path(data) if isinstance(data, str | PathLike) else data
         chosen = self._options(target, self._with_weights(options))
-        return dict(predict_file(self.path, samples, chosen, outputs=tuple(layers)).outputs)
+        return dict(predict_file(self.path, samples, chosen, outputs=names_of("layers", layers)).outputs)
 
     def _with_weights(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        own = {} if self._trained is None else {"weights": self._trained.folder}
-        return {**own, **options}
+        own = None if self._trained is None else self._trained.folder
+        return {**options, "weights": own if options.get("weights") is None else options["weights"]}
 
 
 class _Told(SilentProgress):

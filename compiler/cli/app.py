@@ -18,7 +18,7 @@ import typer
 from compiler.cli.completion import models as models_of
 from compiler.cli.completion import targets as targets_of
 from compiler.cli.errors import EXIT_CODES, EXPECTATION, Format, guarded, show
-from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, app, argument, choice, command, option
+from compiler.cli.options import BATCH, FORMAT, LAYERS, MODEL, QUIET, app, argument, choice, command, option
 from compiler.runtime.common.options import Options
 
 
@@ -69,7 +69,7 @@ def check(
 
 @command(
     "target set precision order seed device arch portable verify lock workspace build_dir standalone weights embed "
-    "batch timings format quiet"
+    "batch layers timings format quiet"
 )
 def build(
     model: MODEL,
@@ -79,18 +79,21 @@ def build(
     ] = False,
     embed: Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")] = False,
     batch: BATCH = None,
+    layers: LAYERS = None,
     timings: Annotated[bool, typer.Option("--timings", help="Show the CPU time of each part and pass.")] = False,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
     """Emit code and compile it into build/<name>/."""
-    if standalone or options.weights is not None or embed or batch is not None:
-        if timings:
-            raise typer.BadParameter("--timings is for builds that are not --standalone")
+    if standalone and timings:
+        raise typer.BadParameter("--timings is for builds that are not --standalone")
+    if standalone:
         from compiler.cli.trained import standalone as write
 
-        write(model, options, standalone, embed, batch, format, quiet)
+        write(model, options, embed, batch, layers, format, quiet)
         return
+    if options.weights is not None or embed or batch is not None or layers is not None:
+        raise typer.BadParameter("--weights, --embed, --batch and --layers of a build go with --standalone")
     from compiler.cli.output.show import report_build
     from compiler.runtime.build import build_model
 

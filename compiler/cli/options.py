@@ -45,6 +45,7 @@ MODEL = Annotated[Path, argument("The model file.", autocompletion=models)]
 FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 BATCH = Annotated[int | None, option("Samples that are computed at once.")]
+LAYERS = Annotated[str | None, option("Which layers are outputs, with commas; else the last ones.")]
 
 F = TypeVar("F", bound=Callable[..., None])
 _REPEATED: Final = frozenset(n for n, kind in TYPES.items() if kind in (Mapping[str, str], tuple[str, ...]))

@@ -15,7 +15,7 @@ import typer
 
 from compiler.cli.completion import runs
 from compiler.cli.errors import Format, show
-from compiler.cli.options import BATCH, FORMAT, QUIET, argument, choice, command, option
+from compiler.cli.options import BATCH, FORMAT, LAYERS, QUIET, argument, choice, command, option
 from compiler.core.strict_json import dumps
 from compiler.runtime.common.options import Options
 
@@ -56,7 +56,7 @@ def predict(
     options: Options,
     data: DATA,
     out: Annotated[Path, option("The .npz file that the outputs are written to.")],
-    layers: Annotated[str | None, option("Which layers' outputs, with commas; else the last ones.")] = None,
+    layers: LAYERS = None,
     batch: BATCH = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what was decided: folded norms, strategies.")
@@ -107,7 +107,7 @@ def export(
     options: Options,
     out: Annotated[Path | None, option("The file to write; else <name>.onnx.")] = None,
     to: Annotated[str, typer.Option("--format", help="The format: onnx.")] = "onnx",
-    layers: Annotated[str | None, option("Which layers are outputs, with commas; else the last ones.")] = None,
+    layers: LAYERS = None,
     quiet: QUIET = False,
 ) -> None:
     """Write a trained network for other programs."""
@@ -125,14 +125,12 @@ def _names(layers: str | None) -> tuple[str, ...]:
 
 
 def standalone(
-    model: Path, options: Options, wanted: bool, embed: bool, batch: int | None, format: Format, quiet: bool
+    model: Path, options: Options, embed: bool, batch: int | None, layers: str | None, format: Format, quiet: bool
 ) -> None:
     """`netloom build --standalone`."""
-    if not wanted:
-        raise typer.BadParameter("--weights, --embed and --batch of a build go with --standalone")
     from compiler.runtime.inference.standalone import build_standalone
 
-    result = build_standalone(model, options, embed, 1 if batch is None else batch)
+    result = build_standalone(model, options, embed, 1 if batch is None else batch, _names(layers))
     show(result.warnings, format)
     if format is Format.json:
         typer.echo(json.dumps({"files": [str(f) for f in result.files]}))

@@ -411,7 +411,9 @@ def test_killed_trainings(digits: Path, here: Path, monkeypatch: pytest.MonkeyPa
         same_training(unbroken, second)
         ours, theirs = ((r.folder / "best.safetensors").read_bytes() for r in (unbroken, second))
         assert ours == theirs
+        assert latest_checkpoint(left / "checkpoints") == latest_checkpoint(left)
         first = read_position(latest_checkpoint(left).path).epoch
+        assert latest_checkpoint(left / "checkpoints") == latest_checkpoint(left)
         kept = sorted(p.name for p in (second.folder / "checkpoints").iterdir())
         assert kept == [f"epoch-{k:06d}.safetensors" for k in range(first + 1, 7)]
 

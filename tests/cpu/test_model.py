@@ -153,7 +153,7 @@ def test_lists_and_predictions() -> None:
     model = netloom.load(NETWORK)
     fitted = model.fit({k: v.tolist() for k, v in data.items()})
     assert fitted.metrics["accuracy"] == model.evaluate(data)["accuracy"] or fitted.metrics["loss"] > 0
-    (scores,) = model.predict({"x": data["x"]}).values()
+    scores = model.predict({"x": data["x"]}, weights=None, layers="y")["y"]
     assert scores.shape == (40, 3)
     assert np.mean(np.argmax(scores, axis=1) == data["label"]) == model.evaluate(data)["accuracy"]
 

@@ -74,7 +74,9 @@ def test_standalone(net: Path) -> None:
     code, out, _ = call("build", "net.yaml", "--standalone", "--embed")
     assert code == 0
     assert out.split() == ["build/net_standalone/net.c", "build/net_standalone/net.h"]
-    assert call("build", "net.yaml", "--embed")[0] == 2
+    assert call("build", "net.yaml", "--embed")[0] == 2 and call("build", "net.yaml", "--layers", "y")[0] == 2
+    code, _, err = call("build", "net.yaml", "--standalone", "--layers", "z")
+    assert code == 2 and "error[E0912]: the network has no layer `z`" in err
 
 
 def test_standalone_from_python(net: Path) -> None:

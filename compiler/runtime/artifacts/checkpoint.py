@@ -110,12 +110,15 @@ class Latest:
 
 
 def latest_checkpoint(place: Path) -> Latest:
-    """The checkpoint to resume from: `place` itself, or the newest undamaged one of a run directory; where there is no
-    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909, also where the run is still
-    going on; E0927 where the file that is named, or every checkpoint of the folder, is damaged)."""
+    """The checkpoint to resume from: `place` itself, or the newest undamaged one of a run directory (its `checkpoints`
+    may be named, too); where there is no `place`, of the folder that a killed run of this name has left. Raises
+    RunError (E0909, also where the run is still going on; E0927 where the file that is named, or every checkpoint of
+    the folder, is damaged)."""
     if place.is_file():
         check_digest(place)
         return Latest(place)
+    if place.name == "checkpoints" and not (place / place.name).is_dir():
+        place = place.parent
     folder = place if place.is_dir() else _left_over(place)
     if folder is None:
         raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
