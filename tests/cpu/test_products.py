@@ -142,14 +142,15 @@ def test_lanes_without_a_sample_are_not_summed() -> None:
 
 def test_long_sums_pack_one_block_at_a_time() -> None:
     """The gradient of the weights of a 1 x 1 convolution: sums of all rows stay near while 12,544 terms go by, of which
-    a block is packed at a time; terms that are neighbours are copied, not transposed."""
-    case = packed(gradient(*conv(Conv(16, 256, 256, 28, 28, (1, 1))), 1), DType.F32, None, True)
+    a block is packed at a time, of the operand with fewer rows; the other one's terms, which are neighbours, are read
+    where they lie."""
+    case = packed(gradient(*conv(Conv(16, 256, 128, 28, 28, (1, 1))), 1), DType.F32, None, True)
     assert case.choice is not None
     columns = dict(case.choice.columns)
-    assert columns["s_high"] < 256 <= columns["s_tall"]
+    assert columns["s_high"] < 256 <= columns["s_tall"] and columns["s_wide"] < 256
     assert case.choice.scratch_bytes < 4 * 256 * 12_544 / 10
     text = CpuBackend().emit(merge(program([case], DType.F32)))
-    assert "nl_line_panels(a, " in text and "nl_pack_rows(" not in text
+    assert not columns["s_copy"] and "nl_turn_panels(" in text and "nl_pack_rows(" not in text
 
 
 @pytest.mark.parametrize("real", REALS.values())

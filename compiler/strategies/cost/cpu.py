@@ -34,8 +34,9 @@ TRANSPOSE: Final = 6.0
 """Transposing a vector."""
 ROW_TERM, ROW_SUM = 1.3, 25.0
 """A vector of terms with neighbouring features in the lanes, and the sum of its lanes."""
-PANEL_SUM, PANEL_END, PANEL_START = 1.08, 6.0, 300.0
-"""Packed panels: a vector of a sum, the epilogue of a vector, and the tables and ends of a group."""
+PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START = 1.08, 6.0, 6.0, 300.0
+"""Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, and the tables and
+ends of a group."""
 PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
 """Packing a vector of neighbours, of neighbouring terms, or of neither."""
 PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000

@@ -40,7 +40,8 @@ DOTS: Final = 4
 def match(p: Problem) -> Choice:
     conv = row_major(p)
     rows, cols = conv.rows, conv.cols
-    if rows.div != 1 or cols.div != 1 or min(rows.tap, cols.tap, rows.step, cols.step) < 1:
+    backwards = any(a.taps > 1 and a.tap < 1 for a in (rows, cols))
+    if rows.div != 1 or cols.div != 1 or min(rows.step, cols.step) < 1 or backwards:
         raise NotApplicable("it is the gradient of a convolution")
     vector = 64 // p.real_bytes
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1

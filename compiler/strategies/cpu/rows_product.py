@@ -7,8 +7,10 @@ K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication (
 (F. Van Zee and R. van de Geijn, ACM TOMS 41(3), 2015): columns of b are packed once for a strip of y, rows of a block
 by block, so that a register tile reads both in order; a panel of b stays in a core's first cache, a block of a in its
 second. Where sums are long, those of all rows stay near, and columns are packed for a block of terms at a time; while
-it is multiplied, what is packed next is prefetched. Whichever operand has the last axis of y is b. Terms are added in
-order of k, whatever the blocks.
+it is multiplied, what is packed next is prefetched. Rows of a whose terms are neighbours are not packed: tiles read
+them where they lie, or dense copies of them where many panels of columns do. Whichever operand has the last axis of y
+is b, or, where rows of a need no packing, the one with fewer columns to pack: finished blocks of sums are transposed
+then. Terms are added in order of k, whatever the blocks.
 
 With the batch in the lanes only convolutions are so computed: windows of one pixel, whose terms lie far apart, and
 large ones.
@@ -20,7 +22,7 @@ Does not: match windows that leave an image, or sum over lanes that hold no samp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Final
@@ -42,6 +44,8 @@ ROWS, COLS = 12, 32
 """Multiples of every register tile that the template may have."""
 HIGH, DEEP, SHALLOW, WIDE, NEAR = 132, 240, 128, 2048, 512
 """Rows and terms (or fewer) of a block of a; columns of a strip of y at most, and where packed ones are not kept."""
+COPIED = 128
+"""Columns of a strip from which on lines of a are copied, which so many panels read."""
 LEVELS = 3
 LANE = "lane"
 """The dim of the lanes."""
@@ -81,7 +85,27 @@ def _of_matrices(p: Problem, name: str) -> Choice:
         out = (*p.out, LANE) if p.node.out.batched else p.out
     last = next((d for d in reversed(out) if d in walked[0] or d in walked[1]), out[-1])
     refuse_if(last in walked[0] and last in walked[1], "both operands have the last axis of the output")
+    refuse_beyond(max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked))
     vector = 0 if last in walked[0] else 1
+    found = _with(p, name, walked, extents, out, vector)
+    if not dict(found.literals)["lines"]:
+        return found
+    try:
+        other = _with(p, name, walked, extents, out, 1 - vector)
+    except NotApplicable:
+        return found
+    return min(found, other, key=lambda choice: choice.microseconds)
+
+
+def _with(
+    p: Problem,
+    name: str,
+    walked: Sequence[Mapping[str, int]],
+    extents: Mapping[str, int],
+    out: Sequence[str],
+    vector: int,
+) -> Choice:
+    """The choice with operand `vector` as b."""
     a, b = walked[1 - vector], walked[vector]
     summed = [d for d in extents if d not in out and (d in a or d in b)]
     if any((d in a) == (d not in b) for d in summed) or any(
@@ -89,8 +113,11 @@ def _of_matrices(p: Problem, name: str) -> Choice:
     ):
         raise NotApplicable("a sum runs over one operand alone")
     refuse_if(not summed, "it has no sum")
+    last = next((d for d in reversed(out) if d in b), out[-1])
     rows = [d for d in out if d in a and d not in b]
     cols = [d for d in out if d not in a and extents[d] > 1] or [last]  # others are no loops
+    if rows and out.index(rows[-1]) > out.index(cols[-1]):  # nor are those of lines of rows
+        rows = [d for d in rows if extents[d] > 1] or rows[-1:]
     sized = {d: _Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in extents}
     if len(_merged([sized[d] for d in cols])) > LEVELS:  # such as pixels with a step: a product for each block of them
         cols = cols[1:]
@@ -100,7 +127,6 @@ def _of_matrices(p: Problem, name: str) -> Choice:
         for role, dims in (("g", groups), ("m", rows), ("n", cols), ("k", summed))
     }
     refuse_if(any(len(r) > LEVELS for r in roles.values()), "its matrices have more than three dims on a side")
-    refuse_beyond(max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked))
     lines = int(next((sized[d].a for d in reversed(summed) if extents[d] > 1), 1) == 1)  # of terms that are neighbours
     literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)), ("lines", lines))
     return _choice(p, name, roles, literals)
@@ -158,19 +184,24 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
             for operand in {"g": "ab", "m": "a", "n": "b", "k": "ab"}[role]:
                 values[f"s_{operand}_{role}{level}"] = d.a if operand == "a" else d.b
     values |= {"s_high": high, "s_tall": tall, "s_depth": DEEP, "s_wide": width}
+    known = dict(literals)
+    lines, turned = known["lines"], known["rows"] > known["cols"]
+    if lines:
+        values["s_copy"] = int(width > COPIED)
     reals = kept * width + high * DEEP + tall * width + 2 * COLS
+    reals += rounded(tall, COLS) * width if turned else 0
     lanes = VECTOR_BYTES // p.real_bytes
     strips, vectors = -(-cols // width), -(-cols // lanes)
-    operations = (
-        rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * cost.PANEL_END + cost.PANEL_START
-    )
-    operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
+    end = cost.PANEL_END + turned * cost.PANEL_BACK
+    operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
+    if not lines:
+        operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
     return Choice(
         name,
         literals,
         tuple(values.items()),
-        reals * p.real_bytes + 4 * (rows + cols + 2 * terms),
+        reals * p.real_bytes + 4 * (rows + cols + 2 * terms + high + DEEP),
         groups * operations / cost.OPERATIONS_PER_US,
     )
 
