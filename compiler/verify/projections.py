@@ -6,7 +6,7 @@ Guarantees: every breach is named.
   shared    of convolutions alone
   known     a delivery that reads params, `dt` and params of the model, of synapses that do nothing else
   arrivals  of known deliveries; ages where delays differ from synapse to synapse
-  stages    of an operation: those of compiler/ir/level1/stages.py
+  stages    of an operation: those of compiler/ir/level1/stages.py for synapses; the parts of one ascend
   events    awaited: spikes, or what an earlier operation makes; times are held where one delay is for all synapses
   past      values of traces are those that an earlier operation keeps
   names     that an operation reads: of the model, of ends, of its sums, columns and locals; `age` of each age alone
@@ -16,6 +16,7 @@ Does not: repeat level 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import compiler.ir.level0.model as l0
@@ -24,8 +25,18 @@ from compiler.connect import Form, rule_of
 from compiler.connect.storage import STORAGES, asked_by, refused
 from compiler.core.symbols import symbol
 from compiler.expr.ast import refs
-from compiler.ir.level1.stages import ORDER
-from compiler.ir.level1.synapses import DELAYS, GONE, AtNeurons, AtSynapses, Keep, NewSynapses, SynapseCell, SynapseSum
+from compiler.ir.level1.stages import SYNAPSES
+from compiler.ir.level1.synapses import (
+    DELAYS,
+    GONE,
+    AtNeurons,
+    AtSynapses,
+    Keep,
+    NewSynapses,
+    OverSynapses,
+    SynapseCell,
+    SynapseSum,
+)
 from compiler.verify.violations import reads
 
 
@@ -77,8 +88,9 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
     for end in cell.delays:
         if cell.times(end):
             yield f"times of spikes of `{end}` are held once, and synapses have delays of their own"
+    yield from _parts([x for x in cell.operations if isinstance(x, OverSynapses)])
     for x in cell.operations:
-        if x.stage not in ORDER:
+        if x.stage not in SYNAPSES:
             yield f"the stage is `{x.stage}`"
         if isinstance(x, Keep):
             kept.add((x.name, x.stage))
@@ -99,6 +111,12 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
                 known |= {GONE} & {a.target for a in x.actions if isinstance(a, l0.Set)}
         elif isinstance(x, NewSynapses) and GONE not in known:
             yield f"`{x.what}` makes new synapses, and none is marked"
+
+
+def _parts(operations: list[OverSynapses]) -> Iterator[str]:
+    for before, x in pairwise(sorted(operations, key=lambda x: x.stage)):
+        if before.stage == x.stage and x.part < before.part:
+            yield f"`{x.what}` is in part {x.part} of its stage, after one in part {before.part}"
 
 
 def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:

@@ -481,6 +481,7 @@ SYNAPSE = """SynapseCell(SynapseDef(s, [ParamDecl($a, "1", Const(1))], [StateDec
             'NewSynapses(events, "event high"), SynapseSum(events,',
             "`event high` makes new synapses, and none is marked",
         ),
+        ("sum, post, `$w`", "sum, post, `$w`, part=1", "`event high` is in part 0 of its stage, after one in part 1"),
         (
             "External(pre, x)",
             "External(pre, x), $pre.last_spike: External(pre, last_spike)",

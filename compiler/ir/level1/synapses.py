@@ -84,7 +84,9 @@ class AtSynapses:
     that bring states without steps to this one (advance_states). `once`: for all instances that share the states that
     actions assign to; `apart`: all synapses are done with earlier operations of the stage before, and with this one
     before later ones; `vacant`: at slots that hold no synapse, too. `each_age`: for each delay that a synapse may have,
-    at the synapses of which the local `age` is the delay; `search`: see AtNeurons, which ran before."""
+    at the synapses of which the local `age` is the delay; `search`: see AtNeurons, which ran before.
+
+    `part`: of the stage; all synapses are done with operations in earlier parts (order_synapses)."""
 
     stage: str
     what: str
@@ -103,13 +105,14 @@ class AtSynapses:
     search: str = ""
     past: Past = ()
     due: Due | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)
 class SynapseSum:
     """`name`, a symbol that later operations read: `op`, "sum" | "max" | "min", of `value` over the synapses of each
     neuron of `end`, over the instances of each synapse, or over those with one element of a kernel ("first": that of
-    the first of them). All synapses are done with earlier operations of the stage before."""
+    the first of them). `part`: as in AtSynapses, here and below."""
 
     stage: str
     what: str
@@ -119,6 +122,7 @@ class SynapseSum:
     value: Expr
     past: Past = ()
     due: Due | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class NewSynapses:
     what: str
     rebuild: bool = False
     due: Due | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,7 @@ class Transposed:
     copied: l0.Transpose
     once: bool = False
     due: Due | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Ref
+from compiler.ir.level1.stages import POPULATIONS
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import EVERY_STEP, Due, Place, ProgramBuilder
 
 N = l2.ScalarFormal("n", DType.I64)
 FLAT = (l2.Dim("i", "n"),)
@@ -91,9 +92,8 @@ class CellLowering:
         """States and inputs, each with the model's name."""
         return tuple((n, model_name(n)) for n in (*self.cell.state, *(name for name, _ in self.cell.inputs)))
 
-    def due(self, operation: l1.Operation) -> tuple[int, int]:
-        """`every` and `offset` of launches."""
-        return (1, 0) if operation.due is None else due_steps(self.phases, operation.due)
+    def place(self, operation: l1.Operation) -> Place:
+        return Place(POPULATIONS, EVERY_STEP if operation.due is None else due_steps(self.phases, operation.due[:2]))
 
 
 def assigned(statements: Iterable[l0.Set]) -> tuple[l2.Assign, ...]:
@@ -101,11 +101,10 @@ def assigned(statements: Iterable[l0.Set]) -> tuple[l2.Assign, ...]:
     return tuple(l2.Assign(s.target, s.value, s.span) for s in statements)
 
 
-def due_steps(phases: Mapping[str, l0.PhaseDef], due: l1.Due) -> tuple[int, int]:
-    """`every` and `offset` of launches: the first step of each trial, or the step that ends at the event."""
-    phase, event, start = due
-    every = phases[phase].every
-    return every, (1 if start else dict(phases[phase].events)[event]) % every
+def due_steps(phases: Mapping[str, l0.PhaseDef], due: tuple[str, str]) -> Due:
+    """The steps that end at an event (phase, event), or for one at the start the first of each trial."""
+    phase = phases[due[0]]
+    return phase.every, (dict(phase.events)[due[1]] or 1) % phase.every
 
 
 CellRow = tuple[l1.Instance, Mapping[str, str], Mapping[str, l2.ColumnValue]]

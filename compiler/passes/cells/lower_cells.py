@@ -5,7 +5,7 @@ Guarantees: one kernel per operation of a cell with one row per population, in t
 are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries are added to the input
 itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases are separate launches,
 in the steps at which they occur.
-Does not: connect anything (lower_projections), reduce (lower_pools).
+Does not: connect anything (lower_synapses), reduce (lower_pools).
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ def _each_neuron(at: CellLowering, x: l1.EachNeuron, rows: Sequence[CellRow]) ->
         return
     emit = (l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), at.cell.span),) if x.emits else ()
     nest = l2.Nest(FLAT, (*assigned(body), *emit))
-    every, offset = at.due(x)
     title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(l2.Kind.MAP, _formals(at, x, body), nest)
+    place = at.place(x)
     kernel = at.builder.kernel_of(text, title, at.cell.span, (at.number, x.what))
     for instance, bound, columns in rows:
-        kernel.add_row(bound, columns, instance.name).launch("step", every, offset, not at.cell.others)
+        kernel.add_row(bound, columns, instance.name).run(place, not at.cell.others)
 
 
 def _arrays(

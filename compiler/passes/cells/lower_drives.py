@@ -21,12 +21,13 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import model_name, printed, symbol
 from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.stages import DRIVES
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, assigned, due_steps
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_timed import copy_of, read_timed
-from compiler.passes.program.build_program import Draft, ProgramBuilder
+from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 from compiler.passes.program.init_values import initialise
 
 
@@ -115,8 +116,8 @@ class SourceRows:
                 k = self.kernel(f"{self.source.cell.name} at {x.what}", x.what)
                 k.column("n", self.drive.instance.size)
                 self.bind(k, x, f"{name}/{x.what}")
-                due = due_steps(self.shared.graph.phases, x.due)
-                k.add_row(l2.Nest(FLAT, assigned(x.statements)), name).launch("step", *due, join=False)
+                place = Place(DRIVES, due_steps(self.shared.graph.phases, x.due[:2]))
+                k.add_row(l2.Nest(FLAT, assigned(x.statements)), name).run(place, join=False)
 
 
 def _bind_target(k: Draft, drive: l1.Drive, population: l0.Population) -> None:
@@ -135,7 +136,7 @@ def _bind_target(k: Draft, drive: l1.Drive, population: l0.Population) -> None:
 
 
 def lower_drives(shared: DriveLowering) -> None:
-    """One row per drive, in order, ahead of all other work of a step."""
+    """One row per drive, in order."""
     before = Cond(Ref("driven_first") > 0, Ref("undriven"), Ref("driven"))
     for drive in shared.graph.drives:
         rows = shared.rows(drive)
@@ -145,5 +146,5 @@ def lower_drives(shared: DriveLowering) -> None:
         rows.at_events(start=True)
         driven = l0.Set("driven", before + value, drive.instance.span)
         nest = l2.Nest(FLAT, assigned((*first, driven, *then)))
-        k.add_row(nest, drive.instance.name).launch("step", join=False)
+        k.add_row(nest, drive.instance.name).run(Place(DRIVES), join=False)
         rows.at_events(start=False)

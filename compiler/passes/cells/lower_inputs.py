@@ -19,11 +19,12 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
+from compiler.ir.level1.stages import POISSON
 from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import FLAT, assigned
 from compiler.passes.cells.lower_drives import DriveLowering, SourceRows
-from compiler.passes.program.build_program import Prototype
+from compiler.passes.program.build_program import Place, Prototype
 
 CLASSES = ((0.25, 6), (3.0, 16), (math.inf, 0))
 """(largest mean, thresholds of the comparison): more events than thresholds have probability 1e-8 at most; 0: poisson()
@@ -63,7 +64,7 @@ def _changing(item: l0.PoissonInput, rows: SourceRows, dt: float) -> None:
         l2.Assign("drawn_events", count, item.span),
         l2.Assign("driven", Ref("driven") + Ref("event_weight") * Ref("drawn_events"), item.span),
     )
-    k.add_row(l2.Nest(FLAT, statements), path).launch("step", join=False)
+    k.add_row(l2.Nest(FLAT, statements), path).run(Place(POISSON), join=False)
 
 
 def lower_inputs(drives: DriveLowering, instances: Mapping[str, l1.Instance]) -> None:
@@ -93,7 +94,7 @@ def lower_inputs(drives: DriveLowering, instances: Mapping[str, l1.Instance]) ->
         title = f"{path}: Poisson input into {item.into}"
         kernel = builder.rows_of(_prototype, title, item.span, 0, outcomes, builder.precision)
         row = kernel.add_row({"input": array_name(item.population, item.into)}, columns, path)
-        row.launch("step", join=False)
+        row.run(Place(POISSON), join=False)
 
 
 def _prototype(outcomes: int, real: DType) -> Prototype:

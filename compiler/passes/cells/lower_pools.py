@@ -21,10 +21,11 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
+from compiler.ir.level1.stages import PAST
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N, assigned
-from compiler.passes.program.build_program import ProgramBuilder, Prototype
+from compiler.passes.program.build_program import Place, ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 from compiler.passes.program.long_sums import BLOCK
 
@@ -73,7 +74,7 @@ def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) ->
     k.write("each", real, name)
     k.column("n", instance.size)
     nest = l2.Nest(FLAT, (l2.Assign(POOL_INDEX.target, POOL_INDEX.value), l2.Assign("each", Ref("x"))))
-    k.add_row(nest, name).launch("step")
+    k.add_row(nest, name).run(Place(PAST))
     return name
 
 
@@ -139,17 +140,16 @@ def _columns(at: CellLowering, used: Set[str]) -> list[l2.Formal]:
 def reduce_pools(at: CellLowering, x: l1.Reduce, rows: Sequence[CellRow]) -> None:
     """The kernels of a reduction, with one row per population: for `argmax` that of the largest value comes first."""
     for largest in (True, False) if x.reduction.op == "argmax" else (False,):
-        _reduce(at, x.reduction, _pool(at.cell, x.scope), at.due(x), largest, rows)
+        _reduce(at, x, _pool(at.cell, x.scope), largest, rows)
 
 
 def _pool(cell: l1.Cell, scope: str) -> l1.Pool:
     return next(p for p in cell.pools if p.scope == scope)
 
 
-def _reduce(
-    at: CellLowering, r: l0.Reduction, pool: l1.Pool, due: tuple[int, int], largest: bool, rows: Sequence[CellRow]
-) -> None:
-    cell, real, term, combine = at.cell, at.real, r.value, _COMBINE[r.op]
+def _reduce(at: CellLowering, x: l1.Reduce, pool: l1.Pool, largest: bool, rows: Sequence[CellRow]) -> None:
+    cell, real, r = at.cell, at.real, x.reduction
+    term, combine = r.value, _COMBINE[r.op]
     result: Expr = Ref("acc")
     if r.op == "mean":
         result = result / Call("float", (Ref("members"),))
@@ -178,7 +178,7 @@ def _reduce(
             {**columns, "n": count, "members": instance.size // count},
             f"{instance.name}.{model_name(r.name)}",
         )
-        row.launch("step", *due, not cell.others)
+        row.run(at.place(x), not cell.others)
 
 
 def each_pool(at: CellLowering, x: l1.EachPool, rows: Sequence[CellRow]) -> None:
@@ -201,4 +201,4 @@ def each_pool(at: CellLowering, x: l1.EachPool, rows: Sequence[CellRow]) -> None
     for instance, bound, columns in rows:
         key = l2.StreamKey(f"{instance.name}/{cell.name}/{pool.scope}")
         row = kernel.add_row(bound, {**columns, "n": _count(pool, instance), "key": key}, instance.name)
-        row.launch("step", *at.due(x), not cell.others)
+        row.run(at.place(x), not cell.others)

@@ -19,6 +19,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
+from compiler.ir.level1.stages import EVENT_RECORDS, RECORDS, TRACES
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
@@ -30,7 +31,7 @@ from compiler.passes.cells.cell_arrays import (
     event_lists,
     ring_formals,
 )
-from compiler.passes.program.build_program import Draft, ProgramBuilder
+from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
@@ -41,7 +42,7 @@ TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 def record_spikes(
     builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance], steps: int = SPIKE_STEPS
 ) -> None:
-    """Rows that append the events of each recorded population to its buffer, run after the neuron updates. `steps`: as
+    """Rows that append the events of each recorded population to its buffer. `steps`: as
     many as the buffer should hold in which every neuron spikes."""
     done: set[str] = set()
     for record in model.spikes:
@@ -49,16 +50,16 @@ def record_spikes(
             if population not in done:
                 done.add(population)
                 instance = instances[population]
-                _record_events(builder, population, instance.size, record.span, steps)
+                _record_events(builder, RECORDS, population, instance.size, record.span, steps)
 
 
 def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
-    """The same for events with conditions, run after these: of synapses, and of neurons."""
+    """The same for events with conditions: of synapses, and of neurons."""
     for record in model.events:
         for name, population in recorded_events(model, record):
             if isinstance(record, l0.RecordNeuronEvents):
                 _list_events(builder, name, instances[population])
-            _record_events(builder, name, instances[population].size, record.span)
+            _record_events(builder, EVENT_RECORDS, name, instances[population].size, record.span)
 
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
@@ -69,10 +70,12 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
     k.include(ring_formals(), bound, {"slots": LIST_SLOTS})
     k.column("n", instance.size)
     nest = l2.Nest(FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))
-    k.add_row(nest, name).launch("step")
+    k.add_row(nest, name).run(Place(EVENT_RECORDS))
 
 
-def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, steps: int = SPIKE_STEPS) -> None:
+def _record_events(
+    builder: ProgramBuilder, stage: str, name: str, size: int, span: Span, steps: int = SPIKE_STEPS
+) -> None:
     """The row and the buffer of the lists `<name>'spikes`, of a population of `size` or of an event of its neurons."""
     spikes = own_array(name, "spikes")
     slots, room = builder.arrays[spikes].shape
@@ -90,7 +93,7 @@ def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, st
     k.column("slots", slots)
     k.column("capacity", capacity)
     k.column("n", room)
-    k.add_row(l2.RecordEvents(), name).launch("step")
+    k.add_row(l2.RecordEvents(), name).run(Place(stage))
 
 
 RATE_STEPS = 1 << 14  # of one buffer of spike counts
@@ -112,7 +115,7 @@ def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
         k.read("count", DType.I32, counts, slot)
         _buffers(k, real, members, name, 1, RATE_STEPS)
         k.column("ring_slots", instance.slots)
-        k.add_row(l2.RecordTrace(Call("float", (Ref("count"),))), record.population).launch("step")
+        k.add_row(l2.RecordTrace(Call("float", (Ref("count"),))), record.population).run(Place(RECORDS))
 
 
 def _buffers(k: Draft, real: DType, members: str, buffer: str, m: int, capacity: int) -> None:
@@ -131,7 +134,7 @@ def record_traces(
     inputs: tuple[frozenset[str], ...],
     deliveries: Deliveries,
 ) -> None:
-    """Rows that sample variables at the end of every `every`-th step, run after the propagations.
+    """Rows that sample variables at the end of every `every`-th step.
     `inputs`: per cell, the model's names of its inputs."""
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
@@ -181,4 +184,4 @@ def _record_trace(
     if slots:
         k.column("ring_slots", deliveries.ring_slots[record.population])
         k.column("n", instance.size)
-    k.add_row(l2.RecordTrace(value), source).launch("step", record.every, (record.at or 0) % record.every)
+    k.add_row(l2.RecordTrace(value), source).run(Place(TRACES, (record.every, record.at or 0)))

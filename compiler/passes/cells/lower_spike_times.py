@@ -16,10 +16,11 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
+from compiler.ir.level1.stages import POPULATIONS
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import add_ring
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import Place, ProgramBuilder
 from compiler.passes.program.init_values import read_file
 
 
@@ -75,4 +76,4 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
     k.column("slots", instance.slots)
     k.column("n", room)
     k.column("m", len(order))
-    k.add_row(l2.EmitScheduled(), name).launch("step")
+    k.add_row(l2.EmitScheduled(), name).run(Place(POPULATIONS))

@@ -17,10 +17,11 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref
+from compiler.ir.level1.stages import TRIALS
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT
-from compiler.passes.program.build_program import Draft, ProgramBuilder
+from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 from compiler.passes.program.clock import BEFORE
 from compiler.passes.program.init_values import read_file
 
@@ -95,9 +96,9 @@ def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> 
         stream = f"timed.{array.phase}.{array.rows}.{0 if dealt else copy}/order"
         k.column("key", l2.StreamKey(stream), DType.U64)
         row = k.add_row(nest, name)
-        row.launch("step", array.every, 1 % array.every)
+        row.run(Place(TRIALS, (array.every, 1 % array.every)))
         if builder.warmup % array.every:  # the first trial has begun before the run
-            row.launch("step", NEVER, (1 - builder.warmup) % NEVER)
+            row.run(Place(TRIALS, (NEVER, 1 - builder.warmup)))
 
 
 def read_timed(k: Draft, array: l0.TimedArray, local: str, copy: int) -> list[l0.Set]:

@@ -20,10 +20,11 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.stages import BEFORE, PAST
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT
-from compiler.passes.program.build_program import ProgramBuilder, Row
+from compiler.passes.program.build_program import Place, ProgramBuilder, Row
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
 
@@ -35,7 +36,8 @@ def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instance
             instance = instances[x.population]
             array = array_name(x.population, x.variable)
             past = Past(array, own_array(array, "past"), instance.size, x.slots)
-            past_row(builder, past, phase, x.population, f"({x.variable})", instance.span).launch(phase)
+            row = past_row(builder, past, phase, x.population, f"({x.variable})", instance.span)
+            row.launch(phase) if phase == "init" else row.run(Place(PAST))
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,4 @@ def copy_before(builder: ProgramBuilder, graph: SpikingGraph) -> None:
         k.read("x", real, array)
         k.write("before", real, name)
         k.column("n", count)
-        k.add_row(nest, name).launch("step")
+        k.add_row(nest, name).run(Place(BEFORE))

@@ -26,6 +26,7 @@ from compiler.passes.projections.lower_populations import lower_populations
 from compiler.passes.synapses.advance_states import advance_states
 from compiler.passes.synapses.integrate_synapses import integrate_synapse
 from compiler.passes.synapses.keep_traces import keep_traces
+from compiler.passes.synapses.order_synapses import order_synapse
 from compiler.passes.synapses.schedule_synapses import schedule_synapse
 from compiler.passes.synapses.take_sums import take_sums
 from compiler.passes.synapses.transpose_synapses import transpose_synapse
@@ -99,6 +100,7 @@ SPIKING: Final[tuple[Pass, ...]] = (
     _on_synapses("advance_states", lambda cell, graph: advance_states(cell)),
     _on_synapses("keep_traces", lambda cell, graph: keep_traces(cell)),
     _on_synapses("transpose_synapses", lambda cell, graph: transpose_synapse(cell)),
+    _on_synapses("order_synapses", lambda cell, graph: order_synapse(cell)),
     _pass("lower_populations", _lower_populations),
 )
 """In order: level 0, level 1 (cells of neurons and of synapses), level 2 (kernels)."""

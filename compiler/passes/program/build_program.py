@@ -4,7 +4,8 @@ Assumes: nothing of a body names a formal that no row declares.
 Guarantees: a kernel is what its text is. Rows that are declared one by one (`kernel`) share one where their texts have
 one digest and their formals the same names; rows of one prototype (`rows_of`) share the kernel that it makes, once. A
 formal that the text does not read is neither a formal of the kernel nor a column of its rows. Kernels are numbered by
-first use, so the text that follows from them does not depend on how many rows there are.
+first use, so the text that follows from them does not depend on how many rows there are. The step of populations and
+projections is in the order of its stages (ir/level1/stages.py), whatever was lowered first.
 Does not: merge equal kernels of different prototypes (merge does).
 """
 
@@ -21,6 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
 from compiler.ir.digest import digest
+from compiler.ir.level1.stages import IN_SEQUENCE, ORDER
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
 from compiler.passes.program.formals_read import formals_read
@@ -66,14 +68,9 @@ class KernelRows:
 
 
 @dataclass
-class Draft:
-    """A row while it is declared: each formal with what the row binds it to."""
+class Signature:
+    """Formals of a kernel, each with what a row binds it to."""
 
-    builder: ProgramBuilder
-    name: str
-    kind: l2.Kind
-    span: Span
-    group: object
     formals: list[l2.Formal] = field(default_factory=list)
     arrays: dict[str, str] = field(default_factory=dict)
     columns: dict[str, l2.ColumnValue] = field(default_factory=dict)
@@ -108,11 +105,42 @@ class Draft:
         self.arrays.update(arrays)
         self.columns.update(columns)
 
+
+@dataclass(kw_only=True)
+class Draft(Signature):
+    """A row while it is declared."""
+
+    builder: ProgramBuilder
+    name: str
+    kind: l2.Kind
+    span: Span
+    group: object
+
     def add_row(self, body: l2.Body, path: str) -> Row:
         """Adds the row to the kernel of this text."""
         prototype = Prototype(self.kind, tuple(self.formals), body)
         kernel = self.builder.kernel_of(prototype, self.name, self.span, self.group)
         return kernel.add_row(self.arrays, self.columns, path)
+
+
+Due = tuple[int, int]
+"""Steps k after the warm-up (and in it, where these are 0 and below) with k % every == offset."""
+EVERY_STEP: Final[Due] = (1, 0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """When a row runs in a step: in a stage, if the step is due, after all rows of earlier parts of the stage. An
+    operation has a `part` (order_synapses), and its rows run in `turn`."""
+
+    stage: str
+    due: Due = EVERY_STEP
+    part: int = 0
+    turn: int = 0
+
+    def then(self, turns: int = 1) -> Place:
+        """The place of later rows of an operation."""
+        return Place(self.stage, self.due, self.part, self.turn + turns)
 
 
 @dataclass(slots=True)
@@ -134,14 +162,21 @@ class Row:
     kernel: Final[KernelRows]
     number: Final[int]
 
-    def launch(self, phase: str, every: int = 1, offset: int = 0, join: bool = True) -> None:
-        """Adds the row to a phase, in the steps k after the warm-up with k % every == offset (and in the warm-up, where
-        these are 0 and below). `join`: it is independent of adjacent launches of the same kernel, so that one launch
-        may run both; without it, merge joins launches that it proves independent."""
-        b, lo = self.kernel.builder, self.number
-        offset = (offset + b.warmup) % every if phase == "step" else offset
-        items = b.phases.setdefault(phase, [])
-        last = items[-1] if join and items else None
+    def launch(self, phase: str, every: int = 1, join: bool = True) -> None:
+        """Adds the row to a phase, in the steps k with k % every == 0. `join`: it is independent of adjacent launches
+        of the same kernel, so that one launch may run both; without it, merge joins launches that it proves
+        independent."""
+        self._add(self.kernel.builder.phases.setdefault(phase, []), every, 0, join)
+
+    def run(self, at: Place, join: bool = True) -> None:
+        """Adds the row to the step of populations and projections. `join`: as above."""
+        b, (every, offset) = self.kernel.builder, at.due
+        together = b.step.setdefault((at.stage, at.part, at.turn), {})
+        key = None if at.stage in IN_SEQUENCE else self.kernel
+        self._add(together.setdefault(key, []), every, (offset + b.warmup) % every, join)
+
+    def _add(self, items: list[_Launched], every: int, offset: int, join: bool) -> None:
+        lo, last = self.number, items[-1] if join and items else None
         if last and last.kernel is self.kernel and (last.hi, last.every, last.offset) == (lo, every, offset):
             last.hi += 1
         else:
@@ -162,6 +197,8 @@ class ProgramBuilder:
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     phases: dict[str, list[_Launched]] = field(default_factory=dict)
+    step: dict[tuple[str, int, int], dict[KernelRows | None, list[_Launched]]] = field(default_factory=dict)
+    """By stage, part and turn (Place): of each kernel, or (None) of all."""
     loops: dict[str, list[l2.Loop]] = field(default_factory=dict)
     kernels: list[KernelRows] = field(default_factory=list)
     _of_text: dict[object, KernelRows] = field(default_factory=dict)
@@ -185,7 +222,7 @@ class ProgramBuilder:
     def kernel(self, name: str, kind: l2.Kind, span: Span = NOWHERE, group: object = None) -> Draft:
         """A row that is to be declared; a kernel is named after its first row. Rows that run one after the other may
         say so by a `group`: no row of another group comes between them, though the text may be the same."""
-        return Draft(self, name, kind, span, group)
+        return Draft(builder=self, name=name, kind=kind, span=span, group=group)
 
     def kernel_of(self, prototype: Prototype, name: str, span: Span = NOWHERE, group: object = None) -> KernelRows:
         """The kernel of this text (and group)."""
@@ -231,6 +268,8 @@ class ProgramBuilder:
         return made
 
     def finish(self) -> l2.Program:
+        for place in sorted(self.step, key=lambda at: (ORDER.index(at[0]), *at[1:])):
+            self.phases.setdefault("step", []).extend(x for group in self.step[place].values() for x in group)
         number = {kernel: i for i, kernel in enumerate(self.kernels)}
         kernels = []
         for entry in self.kernels:

@@ -24,10 +24,9 @@ from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
 from compiler.passes.model.insert_delays import REMAINS
 from compiler.passes.model.known_deliveries import input_of, send_of
-from compiler.passes.program.build_program import Prototype
+from compiler.passes.program.build_program import Place, Prototype
 from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS, events_of
-from compiler.passes.projections.synapse_schedule import Stages
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
 
@@ -63,13 +62,16 @@ def clear_columns(projection: l0.Projection) -> dict[str, int]:
     return {} if projection.clear is None else dict(zip(("cleared_every", "cleared_at"), projection.clear, strict=True))
 
 
-def deliver_known(link: Link, delivery: Delivery, arrival: str, deliveries: Deliveries, stages: Stages) -> None:
+_PLACE: Final = Place(KNOWN)
+
+
+def deliver_known(link: Link, delivery: Delivery, arrival: str, deliveries: Deliveries) -> None:
     """The events of `pre` add to an input of `post`: one row, or one for each delay (StoredProjection.arrivals)."""
     found = relation_of(link)
     weight = _value_of(link, found, delivery)
     delays = None if link.member.delays is None else delays_of(link, found)
     for delay in ages(link.projection, link.member) if arrival == "ages" else (link.member.delay,):
-        _row(link, delivery, found, weight, delays, arrival == "input", deliveries, stages, delay)
+        _row(link, delivery, found, weight, delays, arrival == "input", deliveries, delay)
 
 
 def _value_of(link: Link, found: LoweredRelation, delivery: Delivery) -> Given:
@@ -101,7 +103,6 @@ def _row(
     delays: str | None,
     early: bool,
     deliveries: Deliveries,
-    stages: Stages,
     delay: int,
 ) -> None:
     """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
@@ -136,9 +137,8 @@ def _row(
     arrays = {"spikes": events.spikes, "spike_count": events.count, **found.arrays}
     into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
     arrays |= {**weight.arrays, into: to(post.name, goes)} | ({} if delays is None else {"delays": delays})
-    row = kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored)
-    # All in the order of the model, as families of one kernel may stand apart in it.
-    stages.add(KNOWN, row, group=KNOWN)
+    # In the order of the model (stages.IN_SEQUENCE), as families of one kernel may stand apart in it.
+    kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored).run(_PLACE)
 
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.

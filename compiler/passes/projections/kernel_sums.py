@@ -19,8 +19,15 @@ from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.synapses import SynapseSum
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType
-from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
-from compiler.passes.projections.synapse_schedule import Due
+from compiler.passes.program.build_program import Place
+from compiler.passes.projections.synapse_rows import (
+    BoundArray,
+    Synapses,
+    at_synapses,
+    start_row,
+    sum_kernel,
+    work_array,
+)
 from compiler.passes.projections.synapse_text import SynapseKernel
 from compiler.passes.relations.stored_rows import CSR
 
@@ -30,9 +37,8 @@ _OF: Final = "kernel"
 _FIRST: Final = "kernel_first"
 
 
-def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float, part: int, due: Due) -> int:
-    """The rows of a sum, after `part` of the stage; returns the part in which it can be read at every synapse.
-    `text`: what computes the value of a synapse."""
+def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float, at: Place) -> None:
+    """The rows of a sum. `text`: what computes the value of a synapse."""
     _make_arrays(s, one.op)
     elements = planes_of(s).elements
     found = s.found()
@@ -41,11 +47,13 @@ def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float,
     work_array(s, held, found.extent)
     work_array(s, total, elements)
     s.arrays[one.name] = BoundArray(held, s.builder.precision, "syn")
-    at_synapses(s, one.stage, text, found, "pre", None, due=due, part=part + 1)
-    start_row(s, one, total, elements, start, part + 2, due)
-    _row(s, one, "total", *_gathered(s, one.op, held, total, elements), part + 3, due)
-    _row(s, one, "each", *_spread(s, held, total, found.extent), part + 4, due)
-    return part + 5
+    at_synapses(s, at, text, found, "pre", None)
+    start_row(s, one, total, elements, start, at.then())
+    steps = {"total": _gathered(s, one.op, held, total, elements), "each": _spread(s, held, total, found.extent)}
+    for turn, (step, (kind, formals, body, bound, columns)) in enumerate(steps.items(), 2):
+        k = sum_kernel(s, one, f"{step} of", kind)
+        k.include(formals, bound, columns)
+        k.add_row(body, s.name).run(at.then(turn))
 
 
 def _make_arrays(s: Synapses, op: str) -> None:
@@ -96,21 +104,3 @@ def _spread(s: Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("which", Ref("element")), l2.Assign("out", Ref("total"))))
     bound = {"element": s.array(ELEMENT), "total": total, "out": held}
     return l2.Kind.MAP, formals, nest, bound, {"n": size}
-
-
-def _row(
-    s: Synapses,
-    one: SynapseSum,
-    step: str,
-    kind: l2.Kind,
-    formals: tuple[l2.Formal, ...],
-    body: l2.Body,
-    bound: dict[str, str],
-    columns: dict[str, l2.ColumnValue],
-    part: int,
-    due: Due,
-) -> None:
-    definition, group = s.cell.definition, (s.cell.number, one.what, one.name)
-    k = s.builder.kernel(f"{s.name}: {step} of {printed(one.name)} ({definition.name})", kind, definition.span, group)
-    k.include(formals, bound, columns)
-    s.stages.add(one.stage, k.add_row(body, s.name), due=due, part=part)

@@ -1,15 +1,21 @@
 """lower_populations: cells, drives, records and projections become the arrays, kernels and launches of one program.
 
 Assumes: all passes over level 1 have run.
-Guarantees: kernels are in the order of execution within a step: drives, cells, records, history, projections, inputs.
-Does not: merge, or choose integrators.
+Guarantees: a step is in the order of ir/level1/stages.py. A family of projections is rows of a few kernels, whatever
+its number of members.
+Does not: merge, choose integrators, or lower statements of synapses (lower_synapses).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import compiler.ir.level0.model as l0
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
+from compiler.connect import rule_of
 from compiler.core.symbols import model_name
+from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries
@@ -21,7 +27,8 @@ from compiler.passes.cells.lower_timed import lower_lookups, lower_orders, lower
 from compiler.passes.cells.state_history import keep_past
 from compiler.passes.model.fixed_point_scales import input_quanta
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.projections.lower_projections import lower_projections
+from compiler.passes.projections.lower_synapses import SynapseLowering
+from compiler.passes.relations.stored_rows import Link
 
 
 def lower_populations(
@@ -47,12 +54,27 @@ def lower_populations(
     record_spikes(builder, model, instances, recorded_steps)
     record_rates(builder, model, instances)
     keep_past(builder, graph.past, instances)
-    lower_projections(builder, model, graph, instances, deliveries)
+    numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    families = {p.name: p for p in model.projections}
+    given = (model.simulate.dt, numbers, graph.phases, families, graph.synapses)
+    synapses = SynapseLowering(builder, deliveries, *given)
+    for p in graph.projections:
+        synapses.family(p, _links(p, builder, instances))
     record_events(builder, model, instances)
     lower_inputs(drives, instances)
     inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)
     return builder.finish()
+
+
+def _links(
+    p: StoredProjection, builder: ProgramBuilder, instances: Mapping[str, l1.Instance]
+) -> Iterator[tuple[int, Link]]:
+    """The members of a family that have synapses, by number."""
+    rule = rule_of(p.family)
+    for number, m in enumerate(p.family.members):
+        if not rule.empty(m.args):
+            yield number, Link(p.family, m, instances[m.source], instances[m.target], builder, p.storage, p.shared)
 
 
 def units_of(model: l0.Model) -> dict[tuple[str, str], str]:

@@ -3,8 +3,7 @@
 Assumes: lower_cells has made the populations' arrays and event rings, with slots for delays and back delays; all passes
 over synapse models have run.
 Guarantees: a row, or a few, for each operation and projection; an operation is one text for all projections that run
-its cell. Per-synapse delays are exact: one launch per possible delay. Statements of all synapses run in parts of their
-stage: those after sums, or after synapses have been rewired, follow when all synapses have finished earlier ones.
+its cell. Per-synapse delays are exact: one launch per possible delay.
 Does not: make rows of deliveries that are known at the spike (deliver_known).
 """
 
@@ -33,12 +32,11 @@ from compiler.ir.level1.synapses import (
 )
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.ir.level2.variable_arrays import own_array
-from compiler.passes.cells.cell_arrays import Deliveries, event_lists
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.cells.cell_arrays import Deliveries, due_steps, event_lists
+from compiler.passes.program.build_program import EVERY_STEP, Place, ProgramBuilder
 from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of
 from compiler.passes.projections.synapse_arrays import ages
 from compiler.passes.projections.synapse_rewire import renew
-from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_sums import gather, sum_text
 from compiler.passes.projections.synapse_text import SynapseKernel, neurons_text, synapses_text
 from compiler.passes.projections.synapse_transpose import transpose
@@ -52,7 +50,6 @@ class SynapseLowering:
     """What the members of all families share while they are lowered."""
 
     builder: ProgramBuilder
-    stages: Stages
     deliveries: Deliveries
     dt: float
     model_numbers: Mapping[str, float]
@@ -60,6 +57,7 @@ class SynapseLowering:
     projections: Mapping[str, l0.Projection]
     cells: tuple[SynapseCell, ...]
     _texts: dict[int, SynapseKernel] = field(default_factory=dict)
+    _places: dict[int, Place] = field(default_factory=dict)
     _cache: rows.Cache = field(default_factory=dict)
 
     def family(self, p: StoredProjection, links: Iterable[tuple[int, Link]]) -> None:
@@ -68,7 +66,7 @@ class SynapseLowering:
         if p.known is not None:
             delivery = delivery_of(p.family, p.known, self.model_numbers, self.dt)
             for number, link in links:
-                deliver_known(link, delivery, p.arrival_of(number), self.deliveries, self.stages)
+                deliver_known(link, delivery, p.arrival_of(number), self.deliveries)
             return
         copies, done = Counter(member_name(p.family, m) for m in p.family.members), Counter[str]()
         for number, link in links:
@@ -79,7 +77,7 @@ class SynapseLowering:
         """Arrays and rows of one projection of a family: number `copy` of the `copies` that share its synapses
         (`Link.stored`)."""
         given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
-        s = rows.Synapses(*given, self.stages, self.deliveries, cell, copy, copies, self._cache)
+        s = rows.Synapses(*given, self.deliveries, cell, copy, copies, self._cache)
         s.numbers.update((every, self.phases[phase].every) for every, phase in cell.every.items())
         s.numbers.update(clear_columns(link.projection))
         found = s.found()
@@ -94,16 +92,22 @@ class SynapseLowering:
                 case Keep():
                     rows.keep_trace(s, one)
                 case Arrival():
-                    rows.take_delivered(s, one.stage, one.end, one.variable, one.name)
-                case _:
-                    s.parts[one.stage] = self._over_synapses(s, one, found, s.parts.get(one.stage, 0))
+                    rows.take_delivered(s, one)
+                case SynapseSum():
+                    self._sum(s, one)
+                case NewSynapses():
+                    renew(s, one, self._place(one))
+                case Transposed(copied=copied) if s.copy == 0 or not one.once:
+                    transpose(s, self.projections[copied.projection], copied, self._place(one))
+                case AtSynapses() if s.copy == 0 or not one.once:
+                    self._at_synapses(s, one, found)
 
     def _at_neurons(self, s: rows.Synapses, one: AtNeurons) -> None:
         text = self._text(one, lambda: neurons_text(s.cell, one, s.deliveries.fixed_point))
         if one.sends:
-            rows.at_every_neuron(s, one.stage, text, one.end)
+            rows.at_every_neuron(s, self._place(one), text, one.end)
         elif one.event is not None:
-            rows.at_neurons(_noting(s, one, one.end), one.stage, text, one.end, _source(s, one.event))
+            rows.at_neurons(_noting(s, one, one.end), self._place(one), text, one.end, _source(s, one.event))
         else:
             condition = one.condition
             if condition is not None:
@@ -111,52 +115,36 @@ class SynapseLowering:
                 owner = event_name(s.projection, s.member, condition.name)
                 event_lists(self.builder, owner, slots, size, s.projection.span)
             happening = None if condition is None else _source(s, condition)
-            rows.at_all_neurons(s, one.stage, text, one.end, happening, self._due(one.due))
+            rows.at_all_neurons(s, self._place(one), text, one.end, happening)
 
-    def _over_synapses(self, s: rows.Synapses, one: OverSynapses, found: LoweredRelation, part: int) -> int:
-        """The rows of an operation, after `part` of its stage; returns the first part that sees what it does."""
-        due = self._due(one.due)
-        match one:
-            case SynapseSum():
-                s.arrays.pop(one.name, None)
-                past = _with_past(s, one)
-                part = gather(past, one, self._text(one, lambda: sum_text(s.cell, one)), part, due)
-                s.arrays[one.name] = past.arrays[one.name]
-                return part
-            case NewSynapses():
-                return renew(s, one, part, due)
-            case Transposed(copied=copied):
-                if s.copy == 0 or not one.once:
-                    transpose(s, self.projections[copied.projection], one.stage, copied, part + 1, due)
-                return part + 2
-            case AtSynapses():
-                if s.copy == 0 or not one.once:
-                    self._at_synapses(s, one, found, part, due)
-                return part + 2 if one.apart else part
+    def _sum(self, s: rows.Synapses, one: SynapseSum) -> None:
+        s.arrays.pop(one.name, None)
+        past = _with_past(s, one)
+        gather(past, one, self._text(one, lambda: sum_text(s.cell, one)), self._place(one))
+        s.arrays[one.name] = past.arrays[one.name]
 
-    def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation, part: int, due: Due) -> None:
+    def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation) -> None:
         text = self._text(one, lambda: synapses_text(s.cell, one, s.deliveries.fixed_point))
         if GONE in text.written:
             s.arrays[GONE] = steps_array(s, own_array(s.name, GONE), "syn", found.extent)
         s = _with_past(s, one)
         if one.event is not None:
-            _reach(s, one, text, one.event)
+            _reach(s, one, text, one.event, self._place(one))
         elif s.shared and text.written & set(s.cell.states):
-            rows.at_elements(s, one.stage, text, found.extent, due, part)
+            rows.at_elements(s, self._place(one), text, found.extent)
         else:
-            after = part + 1 if one.search or one.apart else part
-            rows.at_synapses(_noting(s, one, "post"), one.stage, text, found, "pre", None, due=due, part=after)
+            rows.at_synapses(_noting(s, one, "post"), self._place(one), text, found, "pre", None)
 
     def _text(self, one: Operation, make: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The text of an operation, made once."""
         return self._texts.get(id(one)) or self._texts.setdefault(id(one), make())
 
-    def _due(self, due: tuple[str, str] | None) -> Due:
-        if due is None:
-            return EVERY_STEP
-        phase = self.phases[due[0]]
-        at = dict(phase.events)[due[1]]
-        return phase.every, (1 if at == 0 else at) % phase.every
+    def _place(self, one: AtNeurons | OverSynapses) -> Place:
+        """That of an operation, made once."""
+        if id(one) not in self._places:
+            due = EVERY_STEP if one.due is None else due_steps(self.phases, one.due)
+            self._places[id(one)] = Place(one.stage, due, 0 if isinstance(one, AtNeurons) else one.part)
+        return self._places[id(one)]
 
 
 def _source(s: rows.Synapses, event: Event) -> rows.EventSource:
@@ -183,11 +171,11 @@ def _noting(s: rows.Synapses, one: AtNeurons | AtSynapses, end: str) -> rows.Syn
     return replace(s, arrays={**s.arrays, "arrived": arrived})
 
 
-def _reach(s: rows.Synapses, one: AtSynapses, text: SynapseKernel, event: Event) -> None:
+def _reach(s: rows.Synapses, one: AtSynapses, text: SynapseKernel, event: Event, at: Place) -> None:
     """The statements run at the synapses that an event reaches now."""
     happening, found = _source(s, event), s.found(one.walk)
     if not one.each_age:
-        rows.at_synapses(s, one.stage, text, found, one.walk, happening)
+        rows.at_synapses(s, at, text, found, one.walk, happening)
         return
     for age in ages(s.projection, s.member, event.end):
-        rows.at_synapses(s, one.stage, text, found, one.walk, replace(happening, delay=age), age)
+        rows.at_synapses(s, at, text, found, one.walk, replace(happening, delay=age), age)

@@ -21,27 +21,25 @@ from compiler.ir.level1.synapses import GONE, REPLACED, NewSynapses
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import Place
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import placed
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
-from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import SynapseKernel
 from compiler.passes.relations.stored_rows import SCAN, TRANSPOSE
 
 _WHOLE: Final = l2.ByName()
 
 
-def renew(s: Synapses, one: NewSynapses, part: int, due: Due) -> int:
-    """The rows of new synapses, in parts of the stage from `part` on; returns the first part that sees them."""
-    _drawn_ends(s, one, part, due)
+def renew(s: Synapses, one: NewSynapses, at: Place) -> None:
+    """The rows of new synapses."""
+    _drawn_ends(s, one, at)
     text, columns = _start(s, one.what)
     new = replace(s, numbers={**s.numbers, **columns})
-    at_synapses(new, one.stage, text, s.found(), "pre", None, due=due, part=part + 1)
+    at_synapses(new, at.then(), text, s.found(), "pre", None)
     del s.arrays[GONE]
     if one.rebuild:
-        _transpose(s, one, part + 1, due)
-        return part + 5
-    return part + 2
+        _transpose(s, at.then())
 
 
 # ------------------------------------------------------------------------------------------------ ends
@@ -68,22 +66,20 @@ def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
 
 def _row(
     s: Synapses,
-    one: NewSynapses,
     what: str,
     kind: l2.Kind,
     formals: tuple[l2.Formal, ...],
     body: l2.Connect | l2.Nest,
     arrays: dict[str, str],
     columns: dict[str, l2.ColumnValue],
-    part: int,
-    due: Due,
+    at: Place,
 ) -> None:
-    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.cell.number, part))
+    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.cell.number, at.part, at.turn))
     k.include(formals, arrays, columns)
-    s.stages.add(one.stage, k.add_row(body, s.name), due=due, part=part)
+    k.add_row(body, s.name).run(at)
 
 
-def _drawn_ends(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
+def _drawn_ends(s: Synapses, one: NewSynapses, at: Place) -> None:
     args = dict(s.member.args)
     kept, other = _rows(s)
     columns: dict[str, l2.ColumnValue] = {
@@ -102,11 +98,11 @@ def _drawn_ends(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
     )
     bound = {"row": kept.row, "col": kept.col, "gone": own_array(s.name, GONE)}
     body = l2.Connect("rewire", "rewire")
-    _row(s, one, "new ends", l2.Kind.CONNECT, formals, body, bound, columns, part, due)
+    _row(s, "new ends", l2.Kind.CONNECT, formals, body, bound, columns, at)
 
 
-def _transpose(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
-    """Rebuilds the transposed relation, in four parts."""
+def _transpose(s: Synapses, at: Place) -> None:
+    """Rebuilds the transposed relation, in four turns."""
     s.found("pre" if stored_by_target(s.projection) else "post")
     kept, other = _rows(s)
     b = s.builder
@@ -117,7 +113,7 @@ def _transpose(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
         out = (l2.ArrayFormal("out", dtype, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
         nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Num(0)),))
         called = f"zero {array.removeprefix(s.array(''))}"
-        _row(s, one, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
+        _row(s, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, at)
     arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
     arrays["to_filled"] = other.filled
     columns: dict[str, l2.ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
@@ -131,7 +127,7 @@ def _transpose(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
     for number, (rule, stage, formals, known, values) in enumerate(steps, 1):
         bound = {f.name: known[f.name] for f in formals if isinstance(f, l2.ArrayFormal)}
         called, body = f"{stage} synapses by {by} again", l2.Connect(rule, stage)
-        _row(s, one, called, l2.Kind.CONNECT, formals, body, bound, values, part + number, due)
+        _row(s, called, l2.Kind.CONNECT, formals, body, bound, values, at.then(number))
 
 
 # ---------------------------------------------------------------------------------------------- values

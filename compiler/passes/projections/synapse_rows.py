@@ -22,16 +22,15 @@ from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level1.stages import ENDS_PAST
-from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell, SynapseSum
+from compiler.ir.level1.synapses import DELAYS, Arrival, Keep, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
 from compiler.passes.cells.cell_columns import propagator
 from compiler.passes.cells.state_history import Past, past_row
-from compiler.passes.program.build_program import Prototype
+from compiler.passes.program.build_program import Draft, Place, Prototype, Signature
 from compiler.passes.projections.synapse_arrays import counted_formals, placed
-from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
@@ -58,11 +57,9 @@ class BoundArray:
 class Synapses(Link):
     """One projection of a family while its statements are lowered. Where instances of the network share synapses, this
     is number `copy` of `copies` (the first does the work that is done once); `numbers`, `arrays`: the values of its
-    names; `cache`: of the whole pass; `parts`: the parts of a stage that are in use; `rings`: the ring buffers of
-    traces, by name and stage (`keep_trace`); `again`: parameters that follow from places and are not stored, but worked
-    out where they are read."""
+    names; `cache`: of the whole pass; `rings`: the ring buffers of traces, by name and stage (`keep_trace`); `again`:
+    parameters that follow from places and are not stored, but worked out where they are read."""
 
-    stages: Stages
     deliveries: Deliveries
     cell: SynapseCell
     copy: int
@@ -70,7 +67,6 @@ class Synapses(Link):
     cache: Cache
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, BoundArray] = field(default_factory=dict)
-    parts: dict[str, int] = field(default_factory=dict)
     rings: dict[tuple[str, str], BoundArray] = field(default_factory=dict)
     again: dict[str, l0.Placed] = field(default_factory=dict)
 
@@ -126,20 +122,6 @@ def derived_columns(s: Synapses, text: SynapseKernel) -> dict[str, float]:
     return found
 
 
-@dataclass
-class _Signature:
-    """Formals of a kernel and what this row binds them to."""
-
-    formals: list[l2.Formal]
-    bound: dict[str, str]
-    columns: dict[str, l2.ColumnValue]
-
-    def column(self, name: str, value: l2.ColumnValue, dtype: DType = DType.I64) -> None:
-        if name not in self.columns:
-            self.formals.append(l2.ScalarFormal(name, dtype))
-        self.columns[name] = value
-
-
 def _signature(
     s: Synapses,
     text: SynapseKernel,
@@ -147,10 +129,10 @@ def _signature(
     bound: Mapping[str, str],
     access: Mapping[str, l2.Access],
     columns: Mapping[str, l2.ColumnValue] = MappingProxyType({}),
-) -> _Signature:
+) -> Signature:
     """The formals of the names in the statements, after `formals` that are bound to arrays and have columns already.
     `access`: how an element of each end is reached."""
-    out = _Signature(list(formals), dict(bound), dict(columns))
+    out = Signature(list(formals), dict(bound), dict(columns))
     read, written, real = text.read, text.written, s.builder.precision
     for sending in text.sends:
         _add_sending(s, sending, out)
@@ -161,8 +143,7 @@ def _signature(
             mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
             assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
             at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
-            out.formals.append(l2.ArrayFormal(name, held.dtype, mode, at))
-            out.bound[name] = held.array
+            out.array(l2.ArrayFormal(name, held.dtype, mode, at), held.array)
     for name, value in (*s.numbers.items(), *derived_columns(s, text).items()):
         if name in read:
             out.column(name, value, DType.I64 if isinstance(value, int) else real)
@@ -178,11 +159,11 @@ def keep_trace(s: Synapses, one: Keep) -> None:
     past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
     for phase in ("init", "step"):
         row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[one.name].variable})", span, one.stage)
-        row.launch(phase) if phase == "init" else s.stages.add(one.stage, row)
+        row.launch(phase) if phase == "init" else row.run(Place(one.stage))
     s.rings[one.name, one.stage] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
 
 
-def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
+def _past(s: Synapses, held: BoundArray, access: l2.Access, out: Signature) -> l2.Access:
     """The access to an element of a ring buffer of past state, and its columns. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
     late, size = s.member.delay_of(held.end), f"n_{held.end}"
@@ -200,7 +181,7 @@ def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> 
     return l2.At(held.end, (delay, slots, size), True)
 
 
-def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
+def _add_sending(s: Synapses, sending: Sending, out: Signature) -> None:
     """The formal of an input that is added to, and its columns."""
     instance, real = s.instance(sending.end), s.builder.precision
     rings, fixed_point = s.deliveries.rings, s.deliveries.fixed_point
@@ -216,8 +197,8 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     if fixed_point:
         out.column(derived(sending.formal, Way.COUNTS), 1.0 / s.deliveries.quanta[where], real)
     through = fixed_point or own or where in rings
-    out.bound[sending.formal] = delivered_name(*where) if through else array_name(*where)
-    out.formals.append(l2.ArrayFormal(sending.formal, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at))
+    array = delivered_name(*where) if through else array_name(*where)
+    out.accumulate(sending.formal, DType.I64 if fixed_point else real, array, at)
 
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
@@ -239,40 +220,34 @@ class _Occasion:
 
 def _row(
     s: Synapses,
-    stage: str,
+    at: Place,
     text: SynapseKernel,
     kind: l2.Kind,
-    signature: _Signature,
+    signature: Signature,
     body: l2.Body,
     join: bool = True,
-    due: Due = EVERY_STEP,
-    part: int = 0,
 ) -> None:
     formals = tuple(signature.formals)
     form = body.relation if isinstance(body, l2.Propagate) else body
     text_of = _Occasion(s.cell.number, text.what, text.variant, formals, form, kind, body)
     title, span = f"{s.name}: {text.what} ({s.cell.definition.name})", s.cell.definition.span
     kernel = s.builder.rows_of(_Occasion.prototype, title, span, 0, text_of)
-    row = kernel.add_row(signature.bound, signature.columns, s.name)
-    s.stages.add(stage, row, join, due=due, part=part)
+    kernel.add_row(signature.arrays, signature.columns, s.name).run(at, join)
 
 
 def at_synapses(
     s: Synapses,
-    stage: str,
+    at: Place,
     text: SynapseKernel,
     found: LoweredRelation,
     by: str,
     happening: EventSource | None,
     age: int | None = None,
-    due: Due = EVERY_STEP,
-    part: int = 0,
     gather: bool = False,
     join: bool = True,
 ) -> None:
     """The statements run at the synapses of the neurons of end `by` with an event (None: of all neurons); `age`: for
-    synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: in one launch with
-    other rows of the kernel."""
+    synapses with this delay only; `gather`: as in Propagate; `join`: in one launch with other rows of the kernel."""
     size = "n_pre" if by == "pre" else "n_post"
     text, numbers, counted = _worked_out(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
@@ -284,8 +259,7 @@ def at_synapses(
     for name, number in numbers.items():
         signature.column(name, number, DType.I64 if isinstance(number, int) else s.builder.precision)
     for formal, array in counted.items():
-        signature.formals.append(formal)
-        signature.bound[formal.name] = array
+        signature.array(formal, array)
     if happening is None:
         signature.column(size, s.instance(by).size)
         events: l2.Events | l2.Every = l2.Every(size)
@@ -294,7 +268,7 @@ def at_synapses(
     if age is not None:
         signature.column("age", age)
     body = l2.Propagate(events, found.relation, text.statements, by, gather)
-    _row(s, stage, text, l2.Kind.PROPAGATE, signature, body, join and age is None, due, part)
+    _row(s, at, text, l2.Kind.PROPAGATE, signature, body, join and age is None)
 
 
 def _worked_out(
@@ -320,67 +294,62 @@ def _worked_out(
     return replace(text, statements=(*first, *text.statements), variant=kinds.index(kind) + 1), numbers, arrays
 
 
-def _events(s: Synapses, happening: EventSource, signature: _Signature) -> l2.Events:
+def _events(s: Synapses, happening: EventSource, signature: Signature) -> l2.Events:
     signature.column("room", room_of(s.builder, happening.spikes))
     signature.column("slots", happening.slots)
     signature.column("delay", happening.delay)
     return l2.Events("spikes", "spike_count", "slots", "delay", "room")
 
 
-def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
+def at_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening: EventSource) -> None:
     """The statements run once for each neuron of `end` with an event: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn"), "one": l2.SCALAR})
     events = _events(s, happening, signature)
-    _row(s, stage, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
+    _row(s, at, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
 
-def at_all_neurons(
-    s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource | None = None, due: Due = EVERY_STEP
-) -> None:
-    """The statements run for every neuron of `end`, in the steps that are `due`; with `happening`, those for which the
-    local `happens` holds become its list of this step (`condition_arrays`)."""
+def at_all_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening: EventSource | None = None) -> None:
+    """The statements run for every neuron of `end`; with `happening`, those for which the local `happens` holds become
+    its list of this step (`condition_arrays`)."""
     signature = _signature(s, text, (), {}, {end: l2.ELEMENT, "one": l2.SCALAR})
     statements = text.statements
     if "past_slots" in signature.columns:
         slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")
         statements = (l2.Assign("past_slot", slot), *statements)
     if happening is not None:
-        signature.formals += [
-            l2.ArrayFormal(f, DType.I32, l2.Mode.WRITE, l2.ByName()) for f in ("spikes", "spike_count")
-        ]
-        signature.bound |= {"spikes": happening.spikes, "spike_count": happening.count}
+        signature.write("spikes", DType.I32, happening.spikes, l2.ByName())
+        signature.write("spike_count", DType.I32, happening.count, l2.ByName())
         signature.column("slots", happening.slots)
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
-    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements), due=due)
+    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements))
 
 
-def at_elements(
-    s: Synapses, stage: str, text: SynapseKernel, size: int | l2.SizeOf, due: Due = EVERY_STEP, part: int = 0
-) -> None:
+def at_elements(s: Synapses, at: Place, text: SynapseKernel, size: int | l2.SizeOf) -> None:
     """The statements run once for each element of a kernel, whose states all synapses with it share."""
     signature = _signature(s, text, (), {}, {"syn": l2.ELEMENT, "one": l2.SCALAR})
     signature.column("n", size)
-    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), text.statements), due=due, part=part)
+    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), text.statements))
 
 
-def at_every_neuron(s: Synapses, stage: str, text: SynapseKernel, end: str) -> None:
+def at_every_neuron(s: Synapses, at: Place, text: SynapseKernel, end: str) -> None:
     """The statements, which deliver, run for every neuron of `end` in every step: a relation of each with itself."""
     signature = _signature(s, text, (), {}, {end: l2.At("syn"), "one": l2.SCALAR})
     signature.column("n_pre", s.instance(end).size)
     body = l2.Propagate(l2.Every("n_pre"), l2.OneToOne(), text.statements)
-    _row(s, stage, text, l2.Kind.PROPAGATE, signature, body)
+    _row(s, at, text, l2.Kind.PROPAGATE, signature, body)
 
 
-def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) -> None:
-    """What has been delivered into an input of the projection's own, `variable`, joins it."""
+def take_delivered(s: Synapses, one: Arrival) -> None:
+    """What has been delivered into an input of the projection's own joins it."""
+    end, variable = one.end, one.variable
     real, fixed, size = s.builder.precision, s.deliveries.fixed_point, s.instance(end).size
     at, span = f"{s.name}.{end}", s.cell.definition.span
     array = l2.Array(delivered_name(at, variable), DType.I64 if fixed else real, (size,), Role.STATE, span=span)
     s.builder.array(array)
     k = s.builder.kernel(f"{s.name}: what arrives in {end}.{variable}", l2.Kind.MAP, span)
-    k.update("held", real, s.arrays[name].array)
+    k.update("held", real, s.arrays[one.name].array)
     k.update("delivered", array.dtype, array.name)
     k.column("n", size)
     k.column("quantum", s.deliveries.quanta[at, variable] if fixed else 1.0, real)
@@ -389,7 +358,7 @@ def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) 
         (l2.Dim("i", "n"),),
         (l2.Assign("held", Ref("held") + value, span), l2.Assign("delivered", Num(0) if fixed else Num(0.0), span)),
     )
-    s.stages.add(stage, k.add_row(nest, s.name))
+    k.add_row(nest, s.name).run(Place(one.stage))
 
 
 def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
@@ -399,16 +368,17 @@ def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
     s.builder.array(l2.Array(name, s.builder.precision, shape, Role.WORK, None, size_from, span=span))
 
 
-def start_row(
-    s: Synapses, one: SynapseSum, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
-) -> None:
+def sum_kernel(s: Synapses, one: SynapseSum, what: str, kind: l2.Kind) -> Draft:
+    """A row of a sum that is to be declared."""
+    d, group = s.cell.definition, (s.cell.number, one.what, one.name)
+    return s.builder.kernel(f"{s.name}: {what} {printed(one.name)} ({d.name})", kind, d.span, group)
+
+
+def start_row(s: Synapses, one: SynapseSum, array: str, size: int | l2.SizeOf, start: float, at: Place) -> None:
     """The row that gives the elements of a sum their initial value."""
-    definition, group = s.cell.definition, (s.cell.number, one.what, one.name)
-    k = s.builder.kernel(
-        f"{s.name}: start of {printed(one.name)} ({definition.name})", l2.Kind.MAP, definition.span, group
-    )
+    k = sum_kernel(s, one, "start of", l2.Kind.MAP)
     k.write("out", s.builder.precision, array)
     k.column("n", size)
     k.column("start", start, s.builder.precision)
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
-    s.stages.add(one.stage, k.add_row(nest, array), due=due, part=part)
+    k.add_row(nest, array).run(at)

@@ -21,38 +21,36 @@ from compiler.expr.ast import Call, Cond, Expr, Ref
 from compiler.ir.level1.synapses import EXISTS, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL
 from compiler.ir.level2.variable_arrays import own_array
+from compiler.passes.program.build_program import Place
 from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
-from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import SynapseKernel, statements_of
 from compiler.passes.synapses.schedule_synapses import used_lets
 
 STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
 
-def gather(s: Synapses, one: SynapseSum, text: SynapseKernel, part: int, due: Due) -> int:
-    """Makes the array of a sum and the rows that compute it (`text`), after `part` of the stage; returns the part in
-    which it can be read."""
+def gather(s: Synapses, one: SynapseSum, text: SynapseKernel, at: Place) -> None:
+    """Makes the array of a sum and the rows that compute it (`text`)."""
     if one.end == KERNEL:
-        return over_kernel(s, one, text, STARTS.get(one.op, 0.0), part, due)
-    if one.end == INSTANCES:
+        over_kernel(s, one, text, STARTS.get(one.op, 0.0), at)
+    elif one.end == INSTANCES:
         found = s.found()
-        s.arrays[one.name] = _started(s, one, found.extent, "syn", part + 1, due)
-        at_synapses(s, one.stage, text, found, "pre", None, due=due, part=part + 2 + s.copy, join=False)
-        return part + 2 + s.copies
-    s.arrays[one.name] = _started(s, one, s.instance(one.end).size, one.end, part + 1, due)
-    at_synapses(s, one.stage, text, s.found(one.end), one.end, None, due=due, part=part + 2, gather=True)
-    return part + 3
+        s.arrays[one.name] = _started(s, one, found.extent, "syn", at)
+        at_synapses(s, at.then(1 + s.copy), text, found, "pre", None, join=False)
+    else:
+        s.arrays[one.name] = _started(s, one, s.instance(one.end).size, one.end, at)
+        at_synapses(s, at.then(), text, s.found(one.end), one.end, None, gather=True)
 
 
-def _started(s: Synapses, one: SynapseSum, size: int | l2.SizeOf, end: str, part: int, due: Due) -> BoundArray:
+def _started(s: Synapses, one: SynapseSum, size: int | l2.SizeOf, end: str, at: Place) -> BoundArray:
     """The array of a sum, and the row that initialises it: once for all instances that share it."""
     array = own_array(s.stored if end == "syn" else s.name, f"{one.what}.{printed(one.name)}")
     held = BoundArray(array, s.builder.precision, end)
     if end == "syn" and s.copy > 0:
         return held
     work_array(s, array, size)
-    start_row(s, one, array, size, STARTS[one.op], part, due)
+    start_row(s, one, array, size, STARTS[one.op], at)
     return held
 
 

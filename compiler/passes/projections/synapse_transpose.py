@@ -20,14 +20,14 @@ from compiler.core.symbols import model_name
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level2.synapse_values import variable_array
 from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import Place
 from compiler.passes.projections.synapse_rows import Synapses
-from compiler.passes.projections.synapse_schedule import Due
 
 _AT = l2.Strided((l2.Axis((("at", 1),)),))
 
 
-def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> None:
-    """The row of one `transpose`, in a part of the stage."""
+def transpose(s: Synapses, other: l0.Projection, one: l0.Transpose, at: Place) -> None:
+    """The row of one `transpose`."""
     member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
     bound = {"w": s.arrays[one.target].array, "other": variable_array(other, member, one.variable)}
     made = {Form.ALL: _dense, Form.DIAGONAL: _one_to_one, Form.GIVEN: _pairs}[s.rule.form]
@@ -41,7 +41,7 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
     k.write("w", real, bound["w"], access[0])
     k.read("other", real, bound["other"], access[1])
     k.include(formals, bound, columns)
-    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)
+    k.add_row(body, s.name).run(at)
 
 
 Made = tuple[tuple[l2.Formal, ...], l2.Nest, dict[str, l2.ColumnValue]]
