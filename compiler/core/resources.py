@@ -17,6 +17,11 @@ def library_path() -> Path:
     return _place("library", Path("models") / "library")
 
 
+def library_names(collection: str) -> tuple[str, ...]:
+    """The definitions that the standard library has: `neurons`, `synapses`, `currents` or `optimizers`."""
+    return tuple(sorted(p.stem for p in (library_path() / collection).glob("*.yaml")))
+
+
 def schema_path() -> Path:
     """The folder of the JSON Schemas."""
     return _place("schemas", Path("schemas"))

@@ -11,8 +11,6 @@ import backends.cuda.emit.emit
 from backends.cuda.emit.compile import compile_text
 from backends.registry import backend
 from compiler.core.errors import ModelError
-from compiler.core.resources import library_path
-from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.ir.level0.model import Const, Driven
 from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower
@@ -69,10 +67,6 @@ def test_cuda_compiles(tmp_path: Path, order: str) -> None:
     program = merged(tmp_path, "cuda", 3, order)
     emitted = backends.cuda.emit.emit.emit(program)
     assert compile_text(emitted, "many", order == "bitwise", "sm_90").binary.stat().st_size > 1000
-
-
-def test_library_currents_are_offered() -> None:
-    assert sorted(LIBRARY_CURRENTS) == sorted(p.stem for p in (library_path() / "currents").glob("*.yaml"))
 
 
 def test_a_constant_current_stays_a_number(tmp_path: Path) -> None:

@@ -28,8 +28,6 @@ from compiler.expr.keys.kinds import (
     Reference,
 )
 from compiler.frontend.language import ROOT
-from compiler.frontend.language.spiking.populations import LIBRARY_NEURONS
-from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
 from compiler.frontend.language.training.training import OPTIMIZER_CHOICE
 from compiler.frontend.schema import json_schema as schema_json
 from compiler.frontend.schema.validate import validate, validate_kind
@@ -207,10 +205,8 @@ def test_defaults_are_valid() -> None:
     assert found == []
 
 
-def test_library_words_are_the_files_of_the_library() -> None:
+def test_optimizers_that_are_offered_are_files_of_the_library() -> None:
     library = CHECKOUT / "models" / "library"
-    assert sorted(LIBRARY_NEURONS) == sorted(p.stem for p in (library / "neurons").glob("*.yaml"))
-    assert sorted(LIBRARY_SYNAPSES) == sorted(p.stem for p in (library / "synapses").glob("*.yaml"))
     optimizers = {p.stem for p in (library / "optimizers").glob("*.yaml")}
     assert {a.name for a in OPTIMIZER_CHOICE.alternatives} == optimizers
 

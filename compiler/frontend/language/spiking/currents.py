@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import compiler.expr.keys.kinds as k
 import compiler.expr.keys.values as v
+from compiler.core.resources import library_names
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
-LIBRARY_CURRENTS = ("dc", "from_file", "gaussian_noise", "ornstein_uhlenbeck", "poisson_exp", "sine", "step")
-"""The files of models/library/currents, which editors offer; a test compares the two."""
+LIBRARY_CURRENTS = library_names("currents")
+"""Which editors offer."""
 
 _ROW = k.ListOf(v.QUANTITY, low=1, example="[0 pA, 10 pA]")
 

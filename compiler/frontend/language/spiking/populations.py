@@ -9,34 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compiler.core.resources import library_names
 from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value, instead
 from compiler.expr.keys.values import CLASS_NAMES, DEFINITION, DESCRIPTION, FOR, POSITIVE, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import CHOSEN_OTHERS, POOLS
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 
-LIBRARY_NEURONS = (
-    "adex",
-    "alif",
-    "eif",
-    "hodgkin_huxley",
-    "if_delta",
-    "inhomogeneous_poisson",
-    "izhikevich",
-    "izhikevich_2007",
-    "lif",
-    "lif_cond_alpha",
-    "lif_cond_exp",
-    "lif_psc_alpha",
-    "lif_psc_exp",
-    "lif_psc_exp_2",
-    "poisson",
-    "qif",
-    "rulkov",
-    "spike_times",
-    "traub_miles",
-    "wang_buzsaki",
-)
-"""The files of models/library/neurons, which editors offer; a test compares the two."""
+LIBRARY_NEURONS = library_names("neurons")
+"""Which editors offer."""
 
 NEURON_REFERENCE = Reference(
     "neuron", "library/neurons/lif", DEFINITION, tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS)

@@ -10,24 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import compiler.expr.keys.kinds as k
+from compiler.core.resources import library_names
 from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
 from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD, PARAMS, STATE
 
-LIBRARY_SYNAPSES = (
-    "gap_junction",
-    "graded",
-    "nmda",
-    "static",
-    "stdp_additive",
-    "stdp_multiplicative",
-    "stdp_nearest",
-    "stdp_triplet",
-    "stdp_triplet_hippocampal",
-    "stochastic_release",
-    "tsodyks_markram",
-)
-"""The files of models/library/synapses, which editors offer; a test compares the two."""
+LIBRARY_SYNAPSES = library_names("synapses")
+"""Which editors offer."""
 
 SYNAPSE_REFERENCE = k.Reference(
     "synapse",
