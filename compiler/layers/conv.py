@@ -102,32 +102,25 @@ def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     fans = glorot(inner * area, filters // groups * area)
     w = weight(c, f"{layer.name}.weight", (filters, inner, *taps), "uniform", fans, layer)
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    n, g, k, ch = (along(d) for d in ("n", "g", "k", "c"))
+    n, k, ch = (along(d) for d in ("n", "k", "c"))
     size = (*zip(outputs, out, strict=True), ("c", inner), *zip(windows, taps, strict=True))
     at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
-    if groups == 1:
-        y = c.graph.contract(
-            f"{layer.name}.sum",
-            (("n", batch), ("k", filters), *size),
-            (n, k, *at),
-            ((x, (n, ch, *positions)), (w, (k, ch, *tap))),
-            PRODUCT,
-            span=layer.span,
-        )
-    else:
-        # Groups are a separate axis: the same elements viewed as (batch, group, channels of a group, ...).
-        per = filters // groups
-        xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
-        wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, per, inner, *taps), layer)
-        yg = c.graph.contract(
-            f"{layer.name}.sum.grouped",
-            (("n", batch), ("g", groups), ("k", per), *size),
-            (n, g, k, *at),
-            ((xg, (n, g, ch, *positions)), (wg, (g, k, ch, *tap))),
-            PRODUCT,
-            span=layer.span,
-        )
-        y = reshape(c, f"{layer.name}.sum", yg, (batch, filters, *out), layer)
+    # Groups are an axis of their own: the same elements viewed as (batch, group, channels of a group, ...).
+    grouped = groups > 1
+    group, g, suffix = ((("g", groups),), (along("g"),), ".grouped") if grouped else ((), (), "")
+    if grouped:
+        x = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
+        w = reshape(c, f"{layer.name}.weight.grouped", w, (groups, filters // groups, inner, *taps), layer)
+    y = c.graph.contract(
+        f"{layer.name}.sum{suffix}",
+        (("n", batch), *group, ("k", filters // groups), *size),
+        (n, *g, k, *at),
+        ((x, (n, *g, ch, *positions)), (w, (*g, k, ch, *tap))),
+        PRODUCT,
+        span=layer.span,
+    )
+    if grouped:
+        y = reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer)
     return biased(c, layer, y, 1)
 
 
