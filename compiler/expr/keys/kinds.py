@@ -188,7 +188,7 @@ class Block:
     `one_of`: groups of mutually exclusive keys of which one is required; `at_least_one`: keys of which some are
     required. `needs`: (key, others) pairs: `key` requires `others`. `elsewhere`: words that users of other tools try
     first, with their replacement. With one of the keys `open_with` present, required keys may be missing: they come
-    from elsewhere. `example`: by default that of the required keys.
+    from elsewhere. `title`: its name in the schema, by default `noun`; `example`: by default that of the required keys.
     """
 
     noun: str
@@ -203,6 +203,8 @@ class Block:
     example: str | None = None
 
     def __post_init__(self) -> None:
+        if self.title is None:
+            object.__setattr__(self, "title", self.noun.replace(" ", "_"))
         if self.example is None:
             required = ", ".join(f.example for f in self.fields if f.required and f.example)
             object.__setattr__(self, "example", f"{{{required}}}")

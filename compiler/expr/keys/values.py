@@ -204,7 +204,6 @@ _ROUNDED_TIME = k.Block(
     "rounded time",
     (k.required("value", TIME, "The delay.", example="value: 1.37 ms"), ROUND),
     doc="A delay that may be rounded to whole steps.",
-    title="rounded_time",
     example="{value: 1.37 ms, round: nearest}",
 )
 

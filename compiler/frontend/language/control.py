@@ -163,7 +163,6 @@ PHASE = k.Block(
     ),
     doc="A cycle of the run, such as trials. Expressions of neurons and synapses read `<name>.count` (trials since "
     "time 0, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
-    title="phase",
     elsewhere={"period": "`every`", "length": "`every`", "duration": "`every`"},
     open_with=("use",),
     example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",

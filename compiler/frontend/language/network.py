@@ -190,7 +190,6 @@ NETWORK_INPUT = k.Block(
         ),
         DESCRIPTION,
     ),
-    title="network_input",
     one_of=(("shape", "from"),),
     needs=(("from", ("of",)), ("of", ("from",)), ("every", ("from",)), ("dtype", ("shape",))),
     elsewhere={"type": "`dtype`", "size": "`shape`", "population": "`from`", "variable": "`of`"},
@@ -232,7 +231,6 @@ NETWORK = k.Block(
         DESCRIPTION,
     ),
     doc="A network of layers. Shapes are inferred; the batch is an implicit leading axis.",
-    title="network",
     elsewhere={"input": "`inputs`", "layer": "`layers`"},
     example="{inputs: {...}, layers: [...]}",
 )

@@ -52,7 +52,6 @@ CLASS = Block(
     "class",
     (USE, FOR, DESCRIPTION, *_values()),
     doc="Settings for all populations, or all projections, that name this class.",
-    title="class",
     elsewhere=POPULATION_ELSEWHERE,
     open_with=("use",),
     example="{neuron: library/neurons/lif, params: {tau_m: 10 ms}}",
@@ -99,7 +98,6 @@ PARAMETER = Block(
         ),
     ),
     doc="A value that may be changed from outside.",
-    title="parameter",
     elsewhere=instead("`value`: default", "`min`: minimum", "`max`: maximum", "`type`: dtype", "`description`: doc"),
     example="{value: 3200, type: int, min: 1}",
 )

@@ -236,7 +236,6 @@ NUMERICS = k.Block(
         ),
     ),
     doc="The numbers that the model computes with.",
-    title="numerics",
     elsewhere={"dtype": "`precision`", "float": "`precision`"},
     example="{precision: float64}",
 )

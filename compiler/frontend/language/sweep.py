@@ -145,7 +145,6 @@ SWEEP_BLOCK = k.Block(
         ),
     ),
     doc="Trials of `netloom sweep`: settings of `params`, and seeds. `sweep: {n: [1, 2]}` is short for a `grid`.",
-    title="sweep",
     example="{grid: {n_exc: [1000, 2000]}, seeds: 10}",
 )
 

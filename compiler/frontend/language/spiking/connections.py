@@ -70,7 +70,6 @@ MEMBER_VALUE = Block(
                         Field("to", v.POPULATIONS, "The target.", example="to: L23E"),
                         required("value", v.QUANTITY, "The value of these members.", example="value: 2"),
                     ),
-                    title="exception",
                     example="{from: L4E, to: L23E, value: 2}",
                 ),
                 low=1,
@@ -80,7 +79,6 @@ MEMBER_VALUE = Block(
         ),
     ),
     doc="A value that differs between the members of a family.",
-    title="member_value",
     one_of=(("by_source", "by_target", "by_pair"),),
     example="{by_source: {exc: 1, inh: -4}}",
 )
@@ -148,7 +146,6 @@ PROJECTION_VALUES = (
             "space",
             (SPACING, PERIODIC),
             doc="What `distance` means in `connect: {rule: ...}`, weights, delays, `params` and `init` of the entry.",
-            title="space",
             example="{spacing: 20 um, periodic: true}",
         ),
         "How far apart neurons are: weights, delays, `params` and `init` may read `distance`, `i`, `j`, and the rows "
@@ -222,7 +219,6 @@ PROJECTION = Block(
         *PROJECTION_VALUES,
     ),
     doc="Connections from neurons of one population to those of another.",
-    title="projection",
     elsewhere=instead(
         "`from`: source pre",
         "`to`: target post",

@@ -71,7 +71,6 @@ TIMED_ARRAY = k.Block(
     doc="A value for each time, or for each trial of a phase, read as `name(t)`, or with a column for each neuron as "
     "`name(t, i)`, in equations of neurons and currents, in the rate of a Poisson input and in a population's "
     "`params`. In step k, everywhere in it, it is the value at (k-1) dt.",
-    title="timed_array",
     one_of=(("values", "layer"), ("every", "each", "layer")),
     needs=(("order", ("each",)), ("interpolate", ("every",))),
     elsewhere={"dt": "`every`", "file": "`values: {file: ...}`", "times": "`every`", "units": "`unit`"},
@@ -136,7 +135,6 @@ CURRENT = k.Block(
         ),
     ),
     doc="A current as a function of time, with a state of its own for each target neuron.",
-    title="current",
     one_of=(("value", "source"),),
     elsewhere={"current": "`value`", "expression": "`value`", "amplitude": "`params: {amplitude: ...}`"},
     open_with=("use",),
@@ -186,7 +184,6 @@ CURRENT_INPUT = k.Block(
             example="params: {amplitude: 10 pA}",
         ),
     ),
-    title="current_input",
     one_of=(("amplitude", "source"),),
     needs=(("params", ("source",)),),
     elsewhere={"value": "`amplitude`", "current": "`source`", "target": "`into`", "unit": "the unit of the value"},
@@ -210,7 +207,6 @@ LOOKUP_TABLE = k.Block(
     doc="A function of one number, given by its values and linear between them, called as `name(x)` in equations and "
     "statements of neurons and synapses, in currents and in rates of Poisson inputs. Below `from` it has its first "
     "value, above `to` its last.",
-    title="lookup_table",
     elsewhere=k.instead(
         "`values: {file: ...}`: file",
         "`values: {file: ..., array: ...}`: array",

@@ -127,7 +127,6 @@ SPIKE = k.Block(
         ),
     ),
     doc="When a neuron spikes and what happens then.",
-    title="spike",
     elsewhere=k.instead(
         "`when`: threshold condition if",
         "`refractory`: t_ref",
@@ -153,7 +152,6 @@ NEURON_EVENT = k.Block(
         ),
     ),
     doc="A condition, and what happens in each step in which it holds.",
-    title="neuron_event",
     elsewhere={"condition": "`when`", "if": "`when`", "actions": "`do`", "reset": "`do`", "then": "`do`"},
     example="{when: x > x_gate, do: [held = x]}",
 )
@@ -170,7 +168,6 @@ HISTORY = k.Block(
         ),
     ),
     doc="The last values of an expression.",
-    title="history",
     elsewhere={"every": "`at: phase.event`", "steps": "`keep`", "value": "`of`"},
 )
 
@@ -277,7 +274,6 @@ NEURON = k.Block(
         ),
     ),
     doc="A neuron model: the state of one neuron, how it changes, and when it spikes.",
-    title="neuron",
     elsewhere=_EQUATIONS_ELSEWHERE,
     open_with=("use",),
     example="{state: {v: -65 mV}, dynamics: {dv/dt: ...}}",

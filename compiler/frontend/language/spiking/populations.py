@@ -80,7 +80,6 @@ POPULATION = Block(
         *(replace(f, required=f.name == "neuron") for f in POPULATION_VALUES),
     ),
     doc="Neurons of one model.",
-    title="population",
     one_of=(("size", "shape"),),
     elsewhere=POPULATION_ELSEWHERE,
     open_with=("use", "classes"),

@@ -155,7 +155,6 @@ SYNAPSE_EVENT = k.Block(
         ),
     ),
     doc="A spike-like event with a condition of its own.",
-    title="synapse_event",
     elsewhere=k.instead(
         "`when`: condition threshold if event_threshold_condition_code",
         "`do`: then code statements",
@@ -283,7 +282,6 @@ SYNAPSE = k.Block(
     "of the two neurons; `delayed(pre.v)` is what `pre.v` was `delay` ago, `delayed(post.v)` what `post.v` was "
     "`back_delay` ago. `n_in` and `n_out` are how many synapses its neurons have, `sum_into(x)` is the sum of x over "
     "all projections into the same input.",
-    title="synapse",
     needs=(("event_driven", ("dynamics",)),),
     at_least_one=("on_pre", "on_post", "update", "events", "on"),
     elsewhere=_ELSEWHERE,

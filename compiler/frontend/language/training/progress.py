@@ -112,7 +112,6 @@ PLATEAU = Field(
             ),
             _MARGIN,
         ),
-        title="plateau",
         elsewhere={"monitor": "`metric`", "threshold": "`margin`", "min_lr": "`lowest`, a part of the rate"},
         example="{metric: validation_loss, patience: 5, factor: 0.5}",
     ),

@@ -30,7 +30,6 @@ PENALTY = k.Block(
             default="weights"),
     ),
     doc="What large weights add to the loss.",
-    title="penalty",
     at_least_one=("l1", "l2"),
     example="{l2: 1e-4}",
 )  # fmt: skip
@@ -100,7 +99,6 @@ OPTIMIZER = k.Block(
         ),
     ),
     doc="An optimizer, written out.",
-    title="optimizer",
     elsewhere=k.instead("`params`: parameters", "`update: [...]`: step rule", "`state`: variables"),
     open_with=("use",),
     example="{params: {learning_rate: 0.1}, update: [...]}",
@@ -150,7 +148,6 @@ _DATA = k.Block(
                     ),
                     *SPLIT_FIELDS,
                 ),
-                title="split",
                 needs=(("fold", ("folds",)),),
                 elsewhere={"k": "`folds`", "train": "nothing: it is what the others leave", "val": "`validation`"},
                 example="{validation: 0.2}",
@@ -282,7 +279,6 @@ TRAIN = k.Block(
             k.Block(
                 "checkpoint",
                 (k.Field("every", v.POSITIVE, "Epochs between checkpoints.", default=1, example="every: 5"), BEST),
-                title="checkpoint",
                 example="{every: 5}",
             ),
             "Writes checkpoints that a run can be resumed from, bit for bit.",
