@@ -48,7 +48,7 @@ from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.resolve.resolve import Resolved
-from compiler.frontend.resolve.use import Uses
+from compiler.frontend.resolve.use import LIBRARY_KINDS, Uses
 from compiler.frontend.resolve.values import ParamValue, kind_of_value
 from compiler.frontend.schema.wording import quoted
 from compiler.frontend.yaml import tree
@@ -214,17 +214,7 @@ def _param(p: ParamValue) -> l0.ModelParam:
     return l0.ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
-_DEFINITIONS = (
-    "functions",
-    "tables",
-    "neurons",
-    "synapses",
-    "currents",
-    "optimizers",
-    "phases",
-    "classes",
-    "projections",
-)
+_DEFINITIONS = (*LIBRARY_KINDS, "functions", "tables", "phases", "classes", "projections")
 _OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed")
 
 

@@ -28,17 +28,7 @@ from compiler.frontend.yaml.yaml12 import load_text, read_source
 
 LIBRARY_KINDS: Final = ("neurons", "currents", "synapses", "optimizers")
 MAX_CHAIN: Final = 100
-COLLECTIONS: Final = (
-    "neurons",
-    "currents",
-    "synapses",
-    "optimizers",
-    "classes",
-    "populations",
-    "projections",
-    "inputs",
-    "phases",
-)
+COLLECTIONS: Final = (*LIBRARY_KINDS, "classes", "populations", "projections", "inputs", "phases")
 
 
 @dataclass

@@ -33,29 +33,28 @@ def best_epoch(rows: Rows, watched: l0.Watched) -> int:
     return epoch
 
 
-def stops(rows: Rows, stop: l0.Stop) -> bool:
-    """Whether the training ends after these epochs."""
-    best, waited = None, 0
+def _waits(rows: Rows, watched: l0.Watched, margin: float, patience: int) -> int:
+    """How often `patience` epochs one after the other were no better than the best one."""
+    best, waited, found = None, 0, 0
     for row in rows:
-        value = row[stop.watched.name]
-        if _better(value, best, stop.watched, stop.margin):
+        value = row[watched.name]
+        if _better(value, best, watched, margin):
             best, waited = value, 0
         else:
             waited += 1
-        if waited >= stop.patience:
-            return True
-    return False
+        if waited >= patience:
+            found, waited = found + 1, 0
+    return found
+
+
+def stops(rows: Rows, stop: l0.Stop) -> bool:
+    """Whether the training ends after these epochs."""
+    return _waits(rows, stop.watched, stop.margin, stop.patience) > 0
 
 
 def plateau_factor(rows: Rows, plateau: l0.Plateau) -> float:
     """The factor of the learning rate in the next epoch."""
-    best, waited, factor = None, 0, 1.0
-    for row in rows:
-        value = row[plateau.watched.name]
-        if _better(value, best, plateau.watched, plateau.margin):
-            best, waited = value, 0
-        else:
-            waited += 1
-        if waited >= plateau.patience:
-            factor, waited = max(factor * plateau.factor, plateau.lowest), 0
+    factor = 1.0
+    for _ in range(_waits(rows, plateau.watched, plateau.margin, plateau.patience)):
+        factor = max(factor * plateau.factor, plateau.lowest)
     return factor

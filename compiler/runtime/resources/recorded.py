@@ -67,13 +67,18 @@ def _samples(model: l0.Model, every: int, at: int | None, between: tuple[int, in
     return max((last + shift) // every - (first + shift) // every, 0)
 
 
+def _seconds(run: l0.Simulate, between: tuple[int, int] | None) -> float:
+    """The length of what is recorded of a run."""
+    first, last = between or (0, run.steps)
+    return max(min(last, run.steps) - first, 0) * run.dt / 1000
+
+
 def _spikes(model: l0.Model) -> list[Written]:
     assert model.simulate is not None
     sizes = {p.name: p.size for p in model.populations}
     out = []
     for record in model.spikes:
-        first, last = record.between or (0, model.simulate.steps)
-        seconds = max(min(last, model.simulate.steps) - first, 0) * model.simulate.dt / 1000
+        seconds = _seconds(model.simulate, record.between)
         names = record.populations
         count = sum(len(record.members) or sizes[n] for n in names)
         spikes = math.ceil(count * seconds * SPIKE_RATE)
@@ -88,8 +93,7 @@ def _events(model: l0.Model) -> list[Written]:
     sizes = {p.name: p.size for p in model.populations}
     out = []
     for record in model.events:
-        first, last = record.between or (0, model.simulate.steps)
-        seconds = max(min(last, model.simulate.steps) - first, 0) * model.simulate.dt / 1000
+        seconds = _seconds(model.simulate, record.between)
         count = sum(sizes[population] for _, population in recorded_events(model, record))
         note = f"{count:,} neurons, {seconds:g} s, if each has {SPIKE_RATE:g} events a second"
         size = math.ceil(count * seconds * SPIKE_RATE) * _SPIKE
