@@ -37,7 +37,7 @@ class Division(StrEnum):
     ROWS = "rows"
     """A block at most shares the terms of a point, and all its threads go on after the sums, with its elements."""
     POSITIONS = "positions"
-    """A block for each position that asks for a row (backends/cuda/kernels/rows_added.py)."""
+    """A block for each position that asks for a row (backends/cuda/kernels/nests/rows_added.py)."""
 
 
 @dataclass(frozen=True)

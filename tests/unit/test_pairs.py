@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backends.cuda.kernels.several_points import in_pairs
+from backends.cuda.kernels.nests.several_points import in_pairs
 from backends.kernel_ir.expr import call, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, lines_of
 from backends.kernel_ir.tree import Code

@@ -32,9 +32,9 @@ from backends.cuda.kernels.contract import (
 )
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
 from backends.cuda.kernels.kernel import BLOCK, Function, Shared, function, read_by
-from backends.cuda.kernels.nest import COLUMNS, nest_functions
+from backends.cuda.kernels.nests.nest import COLUMNS, nest_functions
+from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.propagate import propagate
-from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of

@@ -151,6 +151,6 @@ def _nth(name: str, n: int) -> str:
 
 
 def _is_narrow(template: l2.Template) -> bool:
-    """Whether it is a map whose threads have eight neighbours each (backends/cuda/kernels/lines.py)."""
+    """Whether it is a map whose threads have eight neighbours each (backends/cuda/kernels/nests/lines.py)."""
     is_map = isinstance(template.body, l2.Nest) and template.body.combine is None
     return is_map and any(f.dtype is DType.BF16 for f in template.formals)

@@ -22,8 +22,8 @@ from backends.c_family.cprint import PrintError, Symbol
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.kernel import BLOCK, Function, Shared
-from backends.cuda.kernels.lines import besides, even, held, many_of
-from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
+from backends.cuda.kernels.nests.lines import besides, even, held, many_of
+from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
 from backends.kernel_ir.expr import ONE, Operand, braces, call, cast, code, every, form, name, total

@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
-from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame, Let

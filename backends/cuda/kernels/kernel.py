@@ -5,7 +5,7 @@ Guarantees: a row holds device addresses and numbers in the types that they are 
 the table when it uploads them); a column is loaded only where its name is used; work is counted in 64 bits. The work of
 one block is a function of an nl_task; the kernel around it has the same arguments for all templates (NL_ARGUMENTS in
 templates/module.cu.j2).
-Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py).
+Does not: print bodies (nests/nest.py, events.py) or files (backends/cuda/emit/emit.py).
 """
 
 from __future__ import annotations

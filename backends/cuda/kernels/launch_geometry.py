@@ -30,7 +30,7 @@ from backends.cuda.kernels.direct import (
     roles,
 )
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nest import COLUMNS, NEIGHBOURS, WARP
+from backends.cuda.kernels.nests.nest import COLUMNS, NEIGHBOURS, WARP
 from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of

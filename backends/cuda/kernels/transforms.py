@@ -20,7 +20,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.kernel import Shared
-from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame

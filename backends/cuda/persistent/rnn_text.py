@@ -16,7 +16,7 @@ from backends.c_family.access import Kernel, columns, mentioned, open_kernel
 from backends.c_family.cprint import Dialect, Symbol
 from backends.c_family.source_map import comment
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
 from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import (

@@ -5,7 +5,7 @@ Assumes: the statements of one point, whose elements are Places; points share no
 Guarantees: the same operations in the same order for each point. An index is divided once for all of them. Elements are
 read and written by one instruction each where they are aligned; whether all are is asked once. They are read as words:
 whoever takes a word apart waits for it, so that all is read first.
-Does not: choose how many points a block has (launch_geometry.py).
+Does not: choose how many points a block has (backends/cuda/kernels/launch_geometry.py).
 """
 
 from __future__ import annotations

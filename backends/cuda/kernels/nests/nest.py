@@ -7,7 +7,8 @@ share one point of a reduction: thread t takes the terms t, t + group, ... and p
 so the bits depend on the extents alone, never on the launch. Group 1 is a thread alone. Where a sum runs over the rows
 of a matrix, neighbouring threads have neighbouring columns instead (sums_columns), or four each, which are read
 together where they are aligned. A strided sum, which skips
-terms, has an additional function of nested loops, for single threads; launch_geometry.py chooses between the two.
+terms, has an additional function of nested loops, for single threads; backends/cuda/kernels/launch_geometry.py
+chooses between the two.
 `bitwise` always takes nested loops.
 Does not: tile or reorder dims (strategies do).
 """
@@ -24,7 +25,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope
 from backends.c_family.point_nest import Constants, PointNest, Total, read_in_terms, rewritten
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function
-from backends.cuda.kernels.lines import (
+from backends.cuda.kernels.nests.lines import (
     Beside,
     besides,
     even,
@@ -33,7 +34,7 @@ from backends.cuda.kernels.lines import (
     rows_in_lines,
     windows_in_lines,
 )
-from backends.cuda.kernels.several_points import in_fours, in_pairs
+from backends.cuda.kernels.nests.several_points import in_fours, in_pairs
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, address, braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (

@@ -16,7 +16,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Body, Symbol
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
-from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import braces, code
 from backends.kernel_ir.stmt import Closure, Do, Each, For, Kind, Leave, Let, Set, Stmt, constants, when

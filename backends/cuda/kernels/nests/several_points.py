@@ -6,7 +6,7 @@ by its `place`; points of a thread share no element.
 Guarantees: the same operations in the same order for each point. Random numbers are drawn for both points before
 preceding kernels have ended, if they are drawn first (`wait` follows them); then both points are loaded, then
 processed. Compilers do not move loads across stores to possibly aliased arrays.
-Does not: change the statements, or choose how many points a block has (launch_geometry.py).
+Does not: change the statements, or choose how many points a block has (backends/cuda/kernels/launch_geometry.py).
 """
 
 from __future__ import annotations
