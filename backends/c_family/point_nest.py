@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
+import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import quotient
@@ -67,6 +69,35 @@ class Total:
     @property
     def symbol(self) -> dict[str, Symbol]:
         return {self.name: Symbol(self.at, self.type)}
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A stage of a point: its accumulators, one term, and what follows, with the `stores` of what this assigns (of a
+    nest of one stage it stores itself). `exact`: a term as the loops of `in_window` walk them."""
+
+    totals: Sequence[Total]
+    term: Sequence[Stmt]
+    exact: Sequence[Stmt]
+    after: Sequence[Stmt]
+    stores: Sequence[Stmt] = ()
+
+    def at(self, places: Sequence[Code]) -> Sums:
+        """With its accumulators at other places."""
+        totals = [replace(x, at=place) for x, place in zip(self.totals, places, strict=True)]
+        of = {a.at: b.at for a, b in zip(self.totals, totals, strict=True) if a != b}
+        parts = (self.term, self.exact, self.after, self.stores)
+        return Sums(totals, *(ir.rewritten(x, of.get) for x in parts)) if of else self
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a nest, before a pass gives it to threads. `start`: what comes before its sums, all of a map; `each`:
+    what happens at each term when all sums are known."""
+
+    start: Sequence[Stmt]
+    sums: Sequence[Sums] = ()
+    each: Sequence[Stmt] = ()
 
 
 @dataclass(frozen=True)
@@ -148,27 +179,48 @@ class NestBuilder:
             refuse_emit(found[0], {})
         return found
 
-    def mapped(self, emit: EmitPrinter = refuse_emit) -> list[Stmt]:
+    def mapped(self) -> list[Stmt]:
         """A point of a map."""
-        return self.body(emit).finish((*self.nest.prologue, *self.nest.epilogue))
+        return self.body().finish((*self.nest.prologue, *self.nest.epilogue))
 
-    def point(self) -> list[Stmt]:
-        """A point by one thread."""
-        sums, end = self.parts()
-        return [*sums, *end]
-
-    def parts(self) -> tuple[list[Stmt], list[Stmt]]:
-        """The sums of a point by one thread, in order, and what follows them."""
-        body = self.body()
+    def built(self) -> Point:
+        """A point, whose stages see the values of those before."""
+        if self.nest.combine is None:
+            return Point(self.mapped())
+        body, made, elements, staged = self.body(), list[Sums](), self.term_elements(), self.nest.staged
         start = body.run(self.nest.prologue)
-        totals, terms = self.terms(body.scope, self.totals(self.scope))
-        for x in totals:
-            body.scope |= x.symbol
-        return [*start, *terms], self.goes_on(body)
+        for stage in self.nest.stages:
+            totals = self.totals(body.scope, stage)
+            term = self.summed(body.scope, totals)
+            exact = term if made or elements is self.elements else self.summed(body.scope, totals, elements)
+            for x in totals:
+                body.scope |= x.symbol
+            after = body.run(stage.epilogue) if staged else body.finish(stage.epilogue)
+            made.append(Sums(totals, term, exact, after, body.stored() if staged else ()))
+        each = Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
+        return Point(start, made, each)
 
-    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
+    def serial(self, x: Point) -> tuple[list[Stmt], list[Stmt]]:
+        """The first sums of a point by one thread, in order, and what follows them."""
+        (first, lines), others = self.terms(x.sums[0]), x.sums[1:]
+        end = [*first.after, *first.stores]
+        for sums in others:
+            end += [*self.in_order(sums, self.over_terms), *sums.after, *sums.stores]
+        return [*x.start, *lines], [*end, *(self.over_terms([*x.each]) if x.each else [])]
+
+    def in_order(self, sums: Sums, over: Callable[[list[Stmt], InBlocks], list[Stmt]]) -> list[Stmt]:
+        """The sums of a stage, whose terms are those of `over`."""
+        blocks = self.in_blocks(sums.totals)
+        term = sums.at([x.at for x in blocks.totals]).exact
+        return [*map(self.start, sums.totals), *blocks.start, *over([*term], blocks)]
+
+    def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
         """Where the first sums of a point are, and their statements."""
         raise NotImplementedError
+
+    def term_elements(self) -> Mapping[str, Element]:
+        """How `exact` terms access arrays."""
+        return self.elements
 
     def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
         """A loop over a dim of a point."""
@@ -275,25 +327,6 @@ class NestBuilder:
             lines.append(self.combined(x.at, value, x.type, self.k.template.span, x.combine))
         return lines
 
-    def goes_on(self, body: Body) -> list[Stmt]:
-        """What follows the first sums: epilogues, and the later stages by loops over the terms."""
-        if not self.nest.staged:
-            return body.finish(self.nest.epilogue)
-        lines = body.section(self.nest.epilogue)
-        for stage in self.nest.then:
-            totals = self.totals(body.scope, stage)
-            blocks = self.in_blocks(totals)
-            terms = self.over_terms(self.summed(body.scope, blocks.totals), blocks)
-            lines += [*map(self.start, totals), *blocks.start, *terms]
-            for x in totals:
-                body.scope |= x.symbol
-            lines += body.section(stage.epilogue)
-        return [*lines, *self.over_terms(self.at_each(body))] if self.nest.each else lines
-
-    def at_each(self, body: Body) -> list[Stmt]:
-        """The statements for one point of the RED dims, after all stages."""
-        return Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
-
 
 class PointNest(NestBuilder):
     """Prints what happens at a point of one nest of one kernel."""
@@ -312,12 +345,12 @@ class PointNest(NestBuilder):
             if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
                 raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
-    def points(self, inner: Sequence[Stmt] = ()) -> For:
-        """The loop over all points: the dims of one, and `inner`."""
+    @cached_property
+    def points(self) -> For:
+        """The loop over all points, with the dims of one."""
         flat = self.nest.combine is None and len(self.par) == 1
         e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
-        split = [] if flat else self.split(e, self.par)
-        return For(e, 0, self.extent(self.par), [*split, *inner], kind=Kind.THREADS)
+        return For(e, 0, self.extent(self.par), [] if flat else self.split(e, self.par), kind=Kind.THREADS)
 
     def extent(self, dims: Sequence[l2.Dim]) -> Code:
         """The product of extents, as a 64-bit expression."""
@@ -342,13 +375,16 @@ class PointNest(NestBuilder):
         """The index of a dim, which is taken from a flat one: see `split`."""
         return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)))
 
-    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
-        blocks = self.in_blocks(totals)
-        loop = self.in_window(self.summed(scope, blocks.totals, self.term_elements()), blocks)
-        return totals, [*map(self.start, totals), *blocks.start, *loop]
+    def built(self) -> Point:
+        self._check_order()
+        self.emits()
+        return super().built()
 
-    def term_elements(self) -> dict[str, Element]:
-        """How the terms of `in_window` access arrays."""
+    def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
+        return sums, self.in_order(sums, self.in_window)
+
+    def term_elements(self) -> Mapping[str, Element]:
+        """As the loops of `in_window` walk them."""
         exact = {x.quotient for x in self._sparse().values()}
         return self.k.elements(replace(self.addresses, exact=exact), self.nest.fill) if exact else self.elements
 

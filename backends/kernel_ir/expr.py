@@ -12,7 +12,6 @@ from typing import Final
 
 from backends.kernel_ir.quote import quoted
 from backends.kernel_ir.tree import (
-    NONE,
     Binary,
     Braces,
     Call,
@@ -107,8 +106,3 @@ def every(tests: Iterable[Code | None]) -> Code | None:
     if not kept:
         return None
     return Every(tuple(kept)) if kept[1:] else kept[0]
-
-
-def names_in(*parts: object) -> frozenset[str]:
-    """The names in those of the parts that are expressions."""
-    return NONE.union(*(x.names for x in parts if isinstance(x, Code)))

@@ -56,12 +56,16 @@ class Kind(Enum):
     """By groups of threads of these blocks."""
     SHARED = auto()
     """By such groups, or each by several blocks."""
+    COLUMNS = auto()
+    """By the threads of blocks that share them: `by` neighbours by each, and no more than one time."""
     TOGETHER = auto()
     """By the threads of a block, `by` neighbours by each."""
     TURNS = auto()
     """By the threads of all blocks of a row in turn."""
     WARPS = auto()
     """By their warps in turn."""
+    EVENTS = auto()
+    """By groups of warps, which share each: as many as their number leaves free. `first`: what a thread has of them."""
 
 
 _BEFORE: Final = {

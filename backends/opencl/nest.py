@@ -8,6 +8,8 @@ Does not: share a point among work items.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Scope
@@ -19,10 +21,8 @@ from backends.kernel_ir.stmt import Let, Set, Stmt, when
 class NestPrinter(PointNest):
     """Prints one nest of one kernel."""
 
-    def lines(self) -> list[Stmt]:
-        self._check_order()
-        self.emits()
-        return [self.points(self.mapped(self._emit) if self.nest.combine is None else self.point())]
+    def mapped(self) -> list[Stmt]:
+        return self.body(self._emit).finish((*self.nest.prologue, *self.nest.epilogue))
 
     def _emit(self, s: l2.Emit, scope: Scope) -> list[Stmt]:
         """The slot of the next step is emptied in this one."""
@@ -40,4 +40,7 @@ class NestPrinter(PointNest):
 
 def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The statements of one work item, for the row whose columns are loaded."""
-    return NestPrinter(k, nest).lines()
+    p = NestPrinter(k, nest)
+    x = p.built()
+    point = x.start if nest.combine is None else [line for lines in p.serial(x) for line in lines]
+    return [replace(p.points, body=[*p.points.body, *point])]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import Addresses
@@ -31,7 +32,7 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Total, read_in_terms, rewritten
+from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Sums, Total, read_in_terms, rewritten
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
@@ -168,7 +169,7 @@ class NestPrinter(NestBuilder):
         if self.lane is not None:
             inner = self._lane_point()
         elif n.combine is not None:
-            inner = self.point()
+            inner = [line for lines in self.serial(self.built()) for line in lines]
         else:
             inner = self.mapped()
         for dim in reversed(self.par):
@@ -228,12 +229,10 @@ class NestPrinter(NestBuilder):
             return [Let(kind, held, braces(0), const=False)]
         return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
-    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
-        if self.contiguous() and all(is_real(x.type) for x in totals):
-            return self._in_parts(scope, totals)
-        blocks = self.in_blocks(totals)
-        inner = self.over_terms(self.summed(scope, blocks.totals), blocks)
-        return totals, [*map(self.start, totals), *blocks.start, *inner]
+    def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
+        if self.contiguous() and all(is_real(x.type) for x in sums.totals):
+            return self._in_parts(sums)
+        return sums, self.in_order(sums, self.over_terms)
 
     def contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""
@@ -246,14 +245,14 @@ class NestPrinter(NestBuilder):
         axes = (a for f, access in self.k.strided if f.name in names for a in access.axes)
         return any((last.name, 1) in a.terms and a.stride == 1 and a.div == 1 for a in axes)
 
-    def _in_parts(self, scope: Scope, totals: Sequence[Total]) -> tuple[list[Total], list[Stmt]]:
+    def _in_parts(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
         """The sums over the last RED dim in partial accumulators, element k in part k mod PARTS: where they are, and
         their lines."""
         last, k = self.red[-1], self.k
         parts = PARTS
         if isinstance(last.extent, int):
             parts = next(p for p in (PARTS, 16, 8) if last.extent >= p)
-        held = [replace(x, at=k.namer.fresh("part")) for x in totals]
+        held = [replace(x, at=k.namer.fresh("part")) for x in sums.totals]
         v, extent, whole = self.vars[last.name], k.extent(last.extent), last.extent == parts
         at, first = v if whole else k.namer.fresh("u"), k.namer.fresh("first")
 
@@ -267,7 +266,7 @@ class NestPrinter(NestBuilder):
             return For(at, 0, parts, [statement], kind=Kind.KEPT, style=Style.NEXT)
 
         blocks = self.in_blocks(held, declared, lambda x: x[at], carried, parts)
-        term = self.summed(scope, blocks.totals)
+        term = sums.at([x.at for x in blocks.totals]).term
 
         def run(count: Code) -> Stmt:
             kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
@@ -280,47 +279,35 @@ class NestPrinter(NestBuilder):
             rounds = For(first, None, None, inner, parts, style=Style.NEXT, test=first + parts <= end)
             inner = [Let("nl_i64", first, begin, const=False), rounds]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
-            inner.append(self.masked_rest(scope, blocks.totals, at, first, end, parts) or run(end - first))
+            inner.append(self.masked_rest(sums.totals, term, at, first, end, parts) or run(end - first))
         if cut:
             inner = [self.block(begin, end, extent, inner, blocks)]
         inner = self.over_terms(inner, blocks, self.red[:-1])
         half = k.namer.fresh("half")
+        style = Style.NEXT if len(held) == 1 else Style.BRACES
         joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
-        return [replace(x, at=x.at[0]) for x in held], [
+        return sums.at([x.at[0] for x in held]), [
             *(line for x in held for line in declared(x)),
             *blocks.start,
             *inner,
-            For(
-                half,
-                parts // 2,
-                None,
-                joined,
-                2,
-                "int",
-                test=half > 0,
-                op="/=",
-                style=Style.NEXT if len(joined) == 1 else Style.BRACES,
-            ),
+            For(half, parts // 2, None, joined, 2, "int", test=half > 0, op="/=", style=style),
         ]
 
     def masked_rest(
-        self, scope: Scope, totals: Sequence[Total], at: Code, first: Code, end: Code, parts: int
+        self, totals: Sequence[Total], term: Sequence[Stmt], at: Code, first: Code, end: Code, parts: int
     ) -> Stmt | None:
         """The last terms, fewer than there are parts: all parts take one, whose loads are masked, as stores of some
         lanes delay loads of all. What is beyond the end changes no bit. None where terms are not loads alone."""
-        last, elements = self.red[-1], dict(self.elements)
-        v = self.vars[last.name]
+        v, masked = self.vars[self.red[-1].name], dict[Code, Code]()
         for x in totals:
-            name = x.term.name if isinstance(x.term, Ref) else ""
-            element = elements.get(name)
+            element = self.elements.get(x.term.name if isinstance(x.term, Ref) else "")
             if element is None or element.inside is not None or element.type != x.type:
                 return None
-            elements[name] = replace(element, inside=v < end, fill=IDENTITY[x.combine])
+            masked[element.place] = replace(element, inside=v < end, fill=IDENTITY[x.combine]).value
         if len({x.term for x in totals}) < len(totals):
             return None
-        term = self.summed(scope, totals, elements)
         count = call("nl_parts_of_rest", end - first, parts)
-        return For(at, 0, count, [Let("nl_i64", v, first + at), *term])
+        return For(at, 0, count, [Let("nl_i64", v, first + at), *ir.rewritten(term, masked.get)])
 
     # ---------------------------------------------------------------------------------------- lanes
 

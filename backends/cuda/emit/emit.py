@@ -31,9 +31,9 @@ from backends.cuda.kernels.contract import (
     shared_names,
 )
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, Shared, function, read_by
-from backends.cuda.kernels.nests.nest import COLUMNS, nest_functions
+from backends.cuda.kernels.kernel import BLOCK, COLUMNS, Function, Shared, function, read_by
 from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
+from backends.cuda.kernels.nests.ways import nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.persistent.rnn import chain_names, chained_templates

@@ -22,6 +22,8 @@ from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, 
 
 BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
+COLUMNS: Final = 32
+"""Points that a block has where they are columns of a matrix, or so many times its points of a thread."""
 WORK: Final = "_block"
 """Suffix of the device function that does the work of one block."""
 
@@ -131,6 +133,7 @@ _LOOPS: Final = {
     Kind.TOGETHER: ("", "{first} + {many}threadIdx.x", "{many}blockDim.x"),
     Kind.TURNS: ("", "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"),
     Kind.WARPS: ("", f"nl_me.part * {_WARPS} + threadIdx.x / 32", f"nl_me.parts * {_WARPS}"),
+    Kind.EVENTS: ("", "{first}.first", "{first}.groups"),
 }
 """Which part of a loop a block has, if it has one, where a thread begins, and its steps."""
 
@@ -145,12 +148,29 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
     a thread: unrolled, they take twice as long to compile and run no faster."""
     found = list[Stmt]()
     for s in statements:
+        if isinstance(s, For) and s.kind is Kind.COLUMNS:
+            found += _column(s)
+            continue
         if isinstance(s, For) and s.kind in _LOOPS:
             part, *texts = _LOOPS[s.kind]
             many = "" if s.by == ONE else f"{s.by} * "
             first, by = (x.format(part=part, first=s.first, many=many) for x in texts)
             if part and s.end is not None:
                 found.append(until(s.end, part))
+            elif s.kind is Kind.EVENTS:
+                found.append(Let("nl_share", code(s.first or ""), call("nl_my_share", "nl_me", s.end or 0)))
             s = replace(s, first=first, end="nl_end" if part else s.end, by=by, kind=Kind.ONCE)
         found.append(s)
     return found
+
+
+def _column(loop: For) -> list[Stmt]:
+    """The points of a thread that are columns, or the last ones: a thread has `by` of them, or none."""
+    place, last = f"nl_me.part / nl_splits * {COLUMNS}ll + threadIdx.x % {COLUMNS}", f"nl_points - {loop.by}"
+    point = place if loop.by == ONE else f"({place}) * {loop.by}"
+    return [
+        Let("nl_i64", code("nl_points"), loop.end),
+        Let("nl_i64", code("nl_point"), point),
+        Let("nl_i64", loop.var, call("nl_least", "nl_point", last)),
+        *loop.body,
+    ]

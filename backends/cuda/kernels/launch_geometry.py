@@ -29,8 +29,8 @@ from backends.cuda.kernels.direct import (
     parts_of,
     roles,
 )
-from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nests.nest import COLUMNS, NEIGHBOURS, WARP
+from backends.cuda.kernels.kernel import BLOCK, COLUMNS
+from backends.cuda.kernels.nests.nest import NEIGHBOURS, WARP
 from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of

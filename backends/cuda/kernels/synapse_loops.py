@@ -243,11 +243,7 @@ def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -
 def _events(k: Kernel, names: Names) -> list[Stmt]:
     share = k.namer.fresh("share")
     own = call(k.function + EVENT, "self", "step", names.which, form("{}.thread", share), form("{}.threads", share))
-    first, by = form("{}.first", share), form("{}.groups", share)
-    return [
-        Let("nl_share", share, call("nl_my_share", "nl_me", names.number)),
-        For(names.event, first, names.number, [Do(own)], by, "nl_u32", Kind.ONCE),
-    ]
+    return [For(names.event, share, names.number, [Do(own)], type="nl_u32", kind=Kind.EVENTS)]
 
 
 def _batches(k: Kernel, e: Elements, names: Names, body: Body, thread: Code, threads: Code) -> list[Stmt]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, columns, mentioned, open_kernel
 from backends.c_family.cprint import Dialect, Symbol
@@ -19,21 +20,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
 from backends.kernel_ir.expr import cast, code, form, name
-from backends.kernel_ir.stmt import (
-    Block,
-    Definition,
-    Do,
-    For,
-    Kind,
-    Leave,
-    Let,
-    Set,
-    Stmt,
-    Text,
-    constants,
-    names_of,
-    when,
-)
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, names_of
 from compiler.ir.level2.batch_independence import nest_of, product_of
 
 
@@ -60,10 +47,10 @@ def shape_lines(shapes: Shapes, links: Sequence[Sequence[Link]], dialect: Dialec
         given = [("const char *", "nl_rows"), ("nl_i64", "step"), ("const T &", "nl_t")]
         points = _points(shape, made, shapes.stored[n], shapes.fed[n], dialect, widths)
         lines += [
-            Text(""),
-            Text(f"/* {comment(names)} */"),
-            Text("template <class T>"),
-            Definition(f"NL_FN void nl_stage_{n}", [Let(kind, name(x)) for kind, x in given], [points]),
+            ir.Text(""),
+            ir.Text(f"/* {comment(names)} */"),
+            ir.Text("template <class T>"),
+            ir.Definition(f"NL_FN void nl_stage_{n}", [Let(kind, name(x)) for kind, x in given], [points]),
         ]
     return lines
 
@@ -90,9 +77,9 @@ def _points(
     widths: Sequence[int],
 ) -> Stmt:
     body: list[Stmt] = [
-        constants("int", nl_own="nl_e >> nl_t.bits", nl_out="nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
-        when("nl_out >= nl_t.outs", Leave("continue")),
-        constants("nl_i64", nl_sample="nl_t.first + nl_own"),
+        ir.constants("int", nl_own="nl_e >> nl_t.bits", nl_out="nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
+        ir.when("nl_out >= nl_t.outs", ir.Leave("continue")),
+        ir.constants("nl_i64", nl_sample="nl_t.first + nl_own"),
     ]
     end: list[Stmt] = []
     at, results = 0, 0

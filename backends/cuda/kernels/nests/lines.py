@@ -14,34 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES
-from backends.c_family.point_nest import PointNest
-from backends.cuda.kernels.kernel import Function, of_block, until
-from backends.kernel_ir.descriptor import Division
+from backends.c_family.point_nest import Point, PointNest
+from backends.cuda.kernels.kernel import of_block, until
 from backends.kernel_ir.expr import braces, call, code, every, form, name
-from backends.kernel_ir.stmt import (
-    Closure,
-    Do,
-    Each,
-    For,
-    If,
-    Kind,
-    Leave,
-    Let,
-    Set,
-    Stmt,
-    Struct,
-    Style,
-    changed,
-    constants,
-    moved,
-    rewritten,
-    trees,
-    walk,
-    when,
-)
+from backends.kernel_ir.stmt import Do, Each, For, If, Kind, Let, Set, Stmt, constants
 from backends.kernel_ir.tree import Call, Code, Place, Variable, nodes
 from compiler.expr.functions import ROUNDED
 from compiler.ir.space import DType
@@ -108,8 +88,8 @@ def besides(
     neighbours. `lines`: dims of which an array that reads none is `fixed`. `terms`: the statements only read, and may
     be guarded where neighbours share the guard."""
     k, found, others = nest.k, list[Beside](), False
-    used = {x.formal for tree in trees(statements) for x in nodes(tree) if isinstance(x, Place)}
-    stores = (s.target for s in walk(statements) if isinstance(s, Set))
+    used = {x.formal for tree in ir.trees(statements) for x in nodes(tree) if isinstance(x, Place)}
+    stores = (s.target for s in ir.walk(statements) if isinstance(s, Set))
     written = {x.formal for x in stores if isinstance(x, Place)}
     known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.columns}
     for f, access in k.strided:
@@ -140,7 +120,7 @@ def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
                 return replace(s, value=value) if function.startswith(f"nl_{ROUNDED}_") else s
         return s
 
-    return moved(changed(statements, rounded_later), places)
+    return ir.moved(ir.changed(statements, rounded_later), places)
 
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
@@ -178,11 +158,11 @@ class _Lines:
         each: list[Stmt] = [Do(f"nl_each<{self.many}>({function})")]
         if self.wide == "true":
             return each
-        return [If("!nl_wide", [Do(f"{function}(0)")], each, Style.BESIDE)]
+        return [If("!nl_wide", [Do(f"{function}(0)")], each, ir.Style.BESIDE)]
 
     def shifted(self, inner: Sequence[Stmt]) -> list[Stmt]:
         """Statements of point nl_n."""
-        return rewritten(inner, lambda x: self.own + code("nl_n") if x == self.own else None)
+        return ir.rewritten(inner, lambda x: self.own + code("nl_n") if x == self.own else None)
 
     def point(self, split: Sequence[Stmt], inner: Sequence[Stmt], before: Sequence[Stmt] = ()) -> list[Stmt]:
         """What a thread does for its points. `before`: once all is read."""
@@ -196,8 +176,8 @@ class _Lines:
             *(Let("auto", ahead[x.formal], self.read(x)) for x in few if x.read),
             *([If(form("{} != nl_known", self.own), [Set(code("nl_known"), self.own), *again])] if again else []),
             *before,
-            Struct("struct", fields, name("nl_x"), braces(*values)),
-            Closure("nl_point", [_N], self.shifted(inner)),
+            ir.Struct("struct", fields, name("nl_x"), braces(*values)),
+            ir.Closure("nl_point", [_N], self.shifted(inner)),
             *self.each("nl_point"),
             *(Do(call("nl_write", form("&{}", x.first), f"nl_x.{x.pointer}", self.wide)) for x in few if x.written),
         ]
@@ -212,24 +192,18 @@ class Lines:
     many: int
     held: int
 
-    def function(self, resident: int, before: Sequence[Stmt] = (), ahead: Sequence[Stmt] = ()) -> Function:
-        division = Division.EIGHT if self.many == 8 else Division.FEW
-        return Function("", (*before, *self.loop), ahead=tuple(ahead), resident=resident, division=division)
-
 
 def many_of(nest: PointNest, found: Sequence[Beside]) -> int:
     """Neighbours that have 16 bytes of the narrowest array."""
     return 8 if nest.k.dialect.precision is DType.F32 and any(x.narrow for x in found) else 4
 
 
-def in_lines(
-    nest: PointNest, points: For, statements: Sequence[Stmt], end: Sequence[Stmt] | None = None
-) -> Lines | None:
+def in_lines(nest: PointNest, statements: Sequence[Stmt], end: Sequence[Stmt] | None = None) -> Lines | None:
     """The loop over points, four neighbours at a time or, where an array of a map is bf16, eight: 16 bytes of the
-    narrowest one; of sums _OF_SUMS. None where elements of neighbours are no neighbours. `points`: the loop, with the
-    dims of a point; `statements`: those of a point; `end`: those of them that follow sums, of which alone neighbours
-    take elements at once. Whether all is aligned is asked once. All is read before any of it is used, so that a thread
-    waits once; what depends on the last dim alone is read again only where a thread comes to another index of it."""
+    narrowest one; of sums _OF_SUMS. None where elements of neighbours are no neighbours. `statements`: those of a
+    point; `end`: those of them that follow sums, of which alone neighbours take elements at once. Whether all is
+    aligned is asked once. All is read before any of it is used, so that a thread waits once; what depends on the last
+    dim alone is read again only where a thread comes to another index of it."""
     if not nest.par:
         return None
     *lines, last = [d.name for d in nest.par]
@@ -242,24 +216,24 @@ def in_lines(
     ]
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
     made = _Lines(many_of(nest, found) if end is None else _OF_SUMS, nest.vars[last], fixed, moving)
-    return _looped(nest, points, made, made.point(points.body, held(statements, found)), found)
+    return _looped(nest, made, made.point(nest.points.body, held(statements, found)), found)
 
 
-def _looped(nest: PointNest, points: For, made: _Lines, inner: Sequence[Stmt], found: Sequence[Beside]) -> Lines:
-    """The loop over `points`, of which neighbours of all arrays in `found` are read together where they are aligned."""
+def _looped(nest: PointNest, made: _Lines, inner: Sequence[Stmt], found: Sequence[Beside]) -> Lines:
+    """The loop over points, of which neighbours of all arrays in `found` are read together where they are aligned."""
     many, lines = made.many, len(nest.par) > 1
     tests = [form("nl_t.chunk >= {} * blockDim.x", many)]
     tests += [form("{} % {} == 0", nest.k.extent(nest.par[-1].extent), many)] if lines else []
     wide = every([*tests, *even(nest.k, [x for x in found if x.few], nest.par[-1].name, many)]) or code("true")
     width = constants("int", nl_width=f"nl_wide ? {many} : 1")
-    loop = replace(points, body=inner, by=code("nl_width"))
+    loop = replace(nest.points, body=inner, by=code("nl_width"))
     if lines:
         known: list[Stmt] = []
         if made.fixed:
-            known.append(Struct("struct", [x.member(many) for x in made.fixed], name("nl_same")))
+            known.append(ir.Struct("struct", [x.member(many) for x in made.fixed], name("nl_same")))
             known.append(Let("nl_i64", code("nl_known"), "-1", const=False))
         return Lines((constants("bool", nl_wide=wide), width, *known, loop), many, len(made.fixed))
-    rest = [when("nl_to == nl_end", Leave("break")), Set(code("nl_from"), "nl_to")]
+    rest = [ir.when("nl_to == nl_end", ir.Leave("break")), Set(code("nl_from"), "nl_to")]
     to = constants("nl_i64", nl_to="nl_end - (nl_end - nl_from) % nl_width")
     loop = replace(loop, first=code("nl_from"), end=code("nl_to"), kind=Kind.TOGETHER)
     inner = [width, to, *of_block([loop]), *rest]
@@ -268,27 +242,27 @@ def _looped(nest: PointNest, points: For, made: _Lines, inner: Sequence[Stmt], f
     return Lines((until(nest.extent(nest.par)), constants("bool", nl_every=wide), start, twice), many, 0)
 
 
-def windows_in_lines(nest: PointNest, points: For) -> Lines | None:
+def windows_in_lines(nest: PointNest, x: Point) -> Lines | None:
     """As in_lines, of sums over few terms, whose guards neighbours share: a thread walks the window once for all of its
     points."""
-    if nest.nest.prologue or nest.nest.staged or nest.nest.beside:
+    if x.start or len(x.sums) > 1 or nest.nest.beside:
         return None
-    last, (total,), body = nest.par[-1].name, nest.totals(nest.scope), nest.body()
-    sums = replace(total, at=form("{}.x[nl_n]", total.at))
-    body.scope |= sums.symbol
-    term, end = nest.summed(nest.scope, [sums], nest.term_elements()), body.finish(nest.nest.epilogue)
-    (read, apart), (found, others) = besides(nest, term, [last], terms=True), besides(nest, end, [last])
-    few = [x for x in read if x.few]
-    if apart or others or not few or not any(x.few for x in found):
+    (sums,), last = x.sums, nest.par[-1].name
+    (total,), own = sums.totals, sums.at([form("{}.x[nl_n]", x.at) for x in sums.totals])
+    (read, apart), (found, others) = besides(nest, own.exact, [last], terms=True), besides(nest, own.after, [last])
+    few = [a for a in read if a.few]
+    if apart or others or not few or not any(a.few for a in found):
         return None
     made = _Lines(many_of(nest, [*found, *few]), nest.vars[last], (), found)
     kind = f"nl_few<{nest.k.dialect.type_name(total.type)}, {made.many}>"
+    nothing = Set(own.totals[0].at, nest.identity(total.type))
     before = [
         Let(kind, total.at),
-        Each(name("nl_n"), made.many, [Set(sums.at, nest.identity(total.type))], Style.BESIDE),
-        *nest.in_window(_term(nest, made, few, term)),
+        Each(name("nl_n"), made.many, [nothing], ir.Style.BESIDE),
+        *nest.in_window(_term(nest, made, few, own.exact)),
     ]
-    return _looped(nest, points, made, made.point(points.body, held(end, found), before), [*found, *few])
+    inner = made.point(nest.points.body, held(own.after, found), before)
+    return _looped(nest, made, inner, [*found, *few])
 
 
 def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> tuple[Code | None, list[Stmt]] | None:
@@ -330,5 +304,5 @@ def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], term: Sequence[S
         ahead.append(got)
         computed.append(Let("auto", own, x.computed(words)))
         places[x.formal] = form("{}.x[nl_n]", own)
-    own_term = made.shifted(moved(term, places, guards))
-    return [*ahead, *computed, Closure("nl_term", [_N], own_term), *made.each("nl_term")]
+    own_term = made.shifted(ir.moved(term, places, guards))
+    return [*ahead, *computed, ir.Closure("nl_term", [_N], own_term), *made.each("nl_term")]

@@ -14,24 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
+import backends.kernel_ir.stmt as ir
 from backends.cuda.kernels.kernel import of_block
-from backends.kernel_ir import stmt
 from backends.kernel_ir.expr import braces, code, form
-from backends.kernel_ir.stmt import (
-    Closure,
-    Do,
-    Each,
-    For,
-    Kind,
-    Leave,
-    Let,
-    Stmt,
-    Struct,
-    Style,
-    names_of,
-    walk,
-    when,
-)
+from backends.kernel_ir.stmt import Do, For, Kind, Let, Stmt, when
 from backends.kernel_ir.tree import Code, Variable
 
 
@@ -46,7 +32,7 @@ class _Stage:
 
     @property
     def declared(self) -> list[Let]:
-        read = names_of(self.later)
+        read = ir.names_of(self.later)
         return [x for x in self.own if isinstance(x, Let) and x.name.text in read]
 
     def copies(self) -> list[Let]:
@@ -73,7 +59,7 @@ def in_pairs(points: For, wait: Do, pointers: Set[str]) -> list[Stmt]:
         loop += [
             Let(found, code(f"nl_{stage.name}_a"), f"nl_{stage.name}(nl_a{a})"),
             Let(found, code(f"nl_{stage.name}_b"), f"nl_{stage.name}_a", const=False),
-            when("nl_two", stmt.Set(code(f"nl_{stage.name}_b"), f"nl_{stage.name}(nl_b{b})")),
+            when("nl_two", ir.Set(code(f"nl_{stage.name}_b"), f"nl_{stage.name}(nl_b{b})")),
             *([wait] if stage.name == "draw" else []),
         ]
     a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
@@ -96,9 +82,9 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
     a, n = code("nl_a"), code("nl_n")
     loads: list[Stmt] = [
         Let("nl_load_found", code("nl_load_of[4]")),
-        Each(n, 4, [stmt.Set(code("nl_load_of[nl_n]"), f"nl_load(nl_a + nl_n * {by})")], Style.BESIDE),
+        ir.Each(n, 4, [ir.Set(code("nl_load_of[nl_n]"), f"nl_load(nl_a + nl_n * {by})")], ir.Style.BESIDE),
     ]
-    work = Each(n, 4, [Do(f"nl_work(nl_a + nl_n * {by}{given})")], Style.BESIDE)
+    work = ir.Each(n, 4, [Do(f"nl_work(nl_a + nl_n * {by}{given})")], ir.Style.BESIDE)
     four, fours = f"nl_a + 3ll * {by} < {end}", f"4 * {by}"
     return [
         *until,
@@ -106,7 +92,7 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
         _work(stages, inner, index),
         Let("nl_i64", a, begin, const=False),
         For(a, None, None, [*(loads if stages else []), work], fours, kind=Kind.ONCE, test=four),
-        For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE, style=Style.BESIDE),
+        For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE, style=ir.Style.BESIDE),
     ]
 
 
@@ -114,7 +100,7 @@ def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
     """The rest, as a function of the point and of what the stages found."""
     rest = _without(inner, [x for stage in stages for x in stage.own])
     body = [*(x for stage in stages for x in stage.copies()), *rest]
-    return Closure("nl_work", _given(stages, index), body)
+    return ir.Closure("nl_work", _given(stages, index), body)
 
 
 def _without(statements: Sequence[Stmt], others: Sequence[Stmt]) -> list[Stmt]:
@@ -131,10 +117,10 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
             found.append(x)
             last = len(found) if code(x.value).names & pointers else last
             continue
-        for inside in walk([x]):
+        for inside in ir.walk([x]):
             if isinstance(inside, Let):
                 changed |= inside.name.names
-            elif isinstance(inside, stmt.Set):
+            elif isinstance(inside, ir.Set):
                 changed |= inside.target.names if isinstance(inside.target, Variable) else set()
     return found[:last]
 
@@ -146,10 +132,10 @@ def _given(stages: Sequence[_Stage], index: Code) -> list[Let]:
 def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
     """The results of the last stage for a point, as a structure, and the function that computes it."""
     *before, last = stages
-    used, found = names_of(last.own), f"nl_{last.name}_found"
+    used, found = ir.names_of(last.own), f"nl_{last.name}_found"
     copies = [x for stage in before for x in stage.copies() if x.name.text in used]
-    result = Leave("return", braces(*(x.name for x in last.declared), type=found))
+    result = ir.Leave("return", braces(*(x.name for x in last.declared), type=found))
     return [
-        Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
-        Closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
+        ir.Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
+        ir.Closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
     ]
