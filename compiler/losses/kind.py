@@ -74,15 +74,30 @@ def mean(parts: Parts, count: float) -> float:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a metric of that name is of, in a graph; `mask`: the weight of each row, or of each element of its first
+    axes."""
+
+    g: GraphBuilder
+    name: str
+    prediction: l1.Tensor
+    target: l1.Tensor
+    mask: l1.Tensor
+
+
+Sums = Mapping[str, l1.Tensor]
+
+
+@dataclass(frozen=True)
 class MetricKind:
-    """`doc`: the text of the language; `of`: the losses beside which it is measured. `sums(graph, name, loss,
-    prediction, target, mask)`: its sums over a batch, by the part of their name behind the metric's ("" for one alone).
+    """`doc`: the text of the language; `of`: the losses beside which it is measured. `sums`: over a batch,
+    by the part of their name behind the metric's ("" for one alone).
     `value(parts, count)`: the number of an epoch (None: it is none, but a matrix). `number`: it has one in the file,
     and its name: `top_5`."""
 
     name: str
     doc: str
     of: frozenset[Answers]
-    sums: Callable[[GraphBuilder, str, l0.Loss, l1.Tensor, l1.Tensor, l1.Tensor], Mapping[str, l1.Tensor]]
+    sums: Callable[[Measured], Sums]
     value: Callable[[Parts, float], float] | None = mean
     number: Alternative | None = None

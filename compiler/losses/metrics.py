@@ -10,22 +10,19 @@ Does not: accumulate (passes/layers/lower_loss.py), or write (runtime).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Alternative
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
+from compiler.ir.level1.builder import FIRST, Operand, identity
 from compiler.ir.space import along
-from compiler.losses.kind import Answers, MetricKind, Parts
+from compiler.losses.kind import Answers, Measured, MetricKind, Parts, Sums
 from compiler.losses.rows import X0, X1, X2
-
-Sums = Mapping[str, l1.Tensor]
 
 # ------------------------------------------------------------------------------------------ nodes
 
@@ -40,65 +37,60 @@ def _same_side(score: Expr, target: Expr) -> Expr:
     return (score > 0.0).eq(target > 0.5)
 
 
-def _mean(
-    g: GraphBuilder, name: str, body: Expr, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> l1.Tensor:
+def _mean(m: Measured, body: Expr, part: str = "sum") -> l1.Tensor:
     """The sum over rows of the mean over the elements of a row; masked elements are excluded by a select, as they may
     be NaN."""
     whole = Cond(X2.ne(0.0), body * X2 * Ref("share"), Num(0.0))
-    share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
-    operands = (identity(prediction), identity(target), _along(mask))
-    return g.reduce(name, whole, operands, prediction, (), scalars=share)
+    operands = (identity(m.prediction), identity(m.target), _along(m.mask))
+    return m.g.reduce(f"{m.name}.{part}", whole, operands, m.prediction, (), scalars=_share(m.prediction, m.mask))
 
 
-def _first(g: GraphBuilder, name: str, scores: l1.Tensor) -> l1.Tensor:
+def _share(summed: l1.Tensor, mask: l1.Tensor) -> tuple[tuple[str, float], ...]:
+    """The part that an element has of what a weight is for."""
+    return (("share", 1.0 / math.prod(summed.shape[len(mask.shape) :])),)
+
+
+def _first(m: Measured) -> l1.Tensor:
     """The first class with the largest score."""
-    last = len(scores.shape) - 1
+    scores, last = m.prediction, len(m.prediction.shape) - 1
     row = tuple(range(last))
-    largest = g.reduce(f"{name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
-    return g.reduce(
-        f"{name}.first",
-        Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST)),
-        (identity(scores), (largest, row)),
-        scores,
-        row,
-        combine="min",
-        fill=math.inf,
-    )
+    largest = m.g.reduce(f"{m.name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
+    found = Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST))
+    operands = (identity(scores), (largest, row))
+    return m.g.reduce(f"{m.name}.first", found, operands, scores, row, combine="min", fill=math.inf)
 
 
-def _right(g: GraphBuilder, name: str, test: Expr, found: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
-    """The sum over rows of the part of a row's classes for which `test` holds."""
-    body: Expr = Cond(test, X2, Num(0.0))
-    operands = (identity(found), identity(target), _along(mask))
-    if len(found.shape) == len(mask.shape):
-        return g.reduce(f"{name}.sum", body, operands, found, ())
-    share = (("share", 1.0 / math.prod(found.shape[len(mask.shape) :])),)
-    return g.reduce(f"{name}.sum", body * Ref("share"), operands, found, (), scalars=share)
+def _right(m: Measured) -> Sums:
+    """The sum over rows of the part of a row's classes that are right."""
+    found, body = _first(m), Cond(X0.eq(X1), X2, Num(0.0))
+    operands = (identity(found), identity(m.target), _along(m.mask))
+    if len(found.shape) == len(m.mask.shape):
+        return {"": m.g.reduce(f"{m.name}.sum", body, operands, found, ())}
+    share = _share(found, m.mask)
+    return {"": m.g.reduce(f"{m.name}.sum", body * Ref("share"), operands, found, (), scalars=share)}
 
 
-def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
+def _top(m: Measured) -> Sums:
     """Rows in which fewer than k scores rank above the target's; ties rank in the order of the classes."""
+    g, name, scores = m.g, m.name, m.prediction
     last = len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
-    own = g.pick(f"{name}.own", scores, target)
+    own = g.pick(f"{name}.own", scores, m.target)
     before = (X0 > X1) | X0.eq(X1) & (d < X2)
-    operands = (identity(scores), (own, row), (target, row))
+    operands = (identity(scores), (own, row), (m.target, row))
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
-    limit = g.map(f"{name}.k", Ref("k"), (), like=l1.Tensor("", ()), scalars=(("k", float(k)),))
+    k = float(name.removeprefix("top_"))
+    limit = g.map(f"{name}.k", Ref("k"), (), like=l1.Tensor("", ()), scalars=(("k", k),))
     body: Expr = Cond(X0 < X1, X2, Num(0.0))
-    share = (("share", 1.0 / math.prod(rank.shape[len(mask.shape) :])),)
-    reads = (identity(rank), (limit, ()), _along(mask))
-    return g.reduce(f"{name}.sum", body * Ref("share"), reads, rank, (), scalars=share)
+    reads = (identity(rank), (limit, ()), _along(m.mask))
+    return {"": g.reduce(f"{name}.sum", body * Ref("share"), reads, rank, (), scalars=_share(rank, m.mask))}
 
 
-def _class_counts(
-    g: GraphBuilder, name: str, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> dict[str, l1.Tensor]:
+def _class_counts(m: Measured) -> Sums:
     """Per class: true positives, predicted positives and actual positives, in rows (and steps)."""
-    first = _first(g, name, scores)
-    classes = scores.shape[-1]
+    first, target, mask = _first(m), m.target, m.mask
+    *extents, classes = m.prediction.shape
     k = Ref("k")
     found, there = X0.eq(k), X1.eq(k)
     counts: dict[str, tuple[tuple[l1.Tensor, ...], Expr]] = {
@@ -107,47 +99,37 @@ def _class_counts(
         "there": ((target, mask), Cond(X0.eq(k), X1, Num(0.0))),
     }
     sums: dict[str, l1.Tensor] = {}
-    rows = tuple((("n", "s", "h", "w")[a] if a < 4 else f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
+    rows = tuple((("n", "s", "h", "w")[a] if a < 4 else f"n{a}", extent) for a, extent in enumerate(extents))
     axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
         reads = [(t, axes[: len(t.shape)]) for t in operands]
         dims = (("k", classes), *rows)
-        sums[part] = g.contract(f"{name}.{part}", dims, (along("k"),), reads, body, batched=False)
+        sums[part] = m.g.contract(f"{m.name}.{part}", dims, (along("k"),), reads, body, batched=False)
     return sums
 
 
-def _confusion(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
+def _confusion(m: Measured) -> Sums:
     """The confusion matrix (classes, classes). A product of two one-hot matrices, which has fast strategies."""
-    first = _first(g, "confusion", scores)
+    g, scores, first = m.g, m.prediction, _first(m)
     classes, last = scores.shape[-1], len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
     same = X0.eq(d)
     one_hot = Cond(same, Num(1.0), Num(0.0))
     every = (*row, last)
-    there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((target, row), _along(mask)), scores, every)
+    there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((m.target, row), _along(m.mask)), scores, every)
     found = g.reduce("confusion.found", one_hot, ((first, row),), scores, every)
     rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
     at = tuple(along(n) for n, _ in rows)
-    return g.contract(
-        "confusion.counts",
-        (("k", classes), ("j", classes), *rows),
-        (along("k"), along("j")),
-        ((there, (*at, along("k"))), (found, (*at, along("j")))),
-        X0 * X1,
-        batched=False,
-    )
+    dims, out = (("k", classes), ("j", classes), *rows), (along("k"), along("j"))
+    operands = ((there, (*at, along("k"))), (found, (*at, along("j"))))
+    return {"counts": g.contract("confusion.counts", dims, out, operands, X0 * X1, batched=False)}
 
 
-def _binary_counts(
-    g: GraphBuilder, name: str, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> dict[str, l1.Tensor]:
+def _binary_counts(m: Measured) -> Sums:
     found, there = X0 > 0.0, X1 > 0.5
     tests: dict[str, Expr] = {"hits": found & there, "found": found, "there": there}
-    return {
-        part: _mean(g, f"{name}.{part}", Cond(test, Num(1.0), Num(0.0)), scores, target, mask)
-        for part, test in tests.items()
-    }
+    return {part: _mean(m, Cond(test, Num(1.0), Num(0.0)), part) for part, test in tests.items()}
 
 
 # ------------------------------------------------------------------------------------------ numbers of an epoch
@@ -183,56 +165,28 @@ _CHOICES = frozenset({Answers.CLASSES, Answers.YES_NO})
 _NUMBERS = frozenset({Answers.NUMBERS})
 
 
-def _mean_of(body: Expr) -> Callable[..., Sums]:
+def _mean_of(body: Expr) -> Callable[[Measured], Sums]:
     """The sums of a metric that is the mean of an expression over prediction `x0` and target `x1`."""
-
-    def sums(
-        g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-    ) -> Sums:
-        return {"": _mean(g, f"{name}.sum", body, prediction, target, mask)}
-
-    return sums
+    return lambda m: {"": _mean(m, body)}
 
 
-def _of_classes(prediction: l1.Tensor, target: l1.Tensor) -> bool:
+def _of_classes(m: Measured) -> bool:
     """Whether the target is the number of a class; else it has an answer for each score."""
-    return len(target.shape) < len(prediction.shape)
+    return len(m.target.shape) < len(m.prediction.shape)
 
 
-def _accuracies(
-    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> Sums:
-    if _of_classes(prediction, target):
-        return {"": _right(g, name, X0.eq(X1), _first(g, name, prediction), target, mask)}
-    right = Cond(_same_side(X0, X1), Num(1.0), Num(0.0))
-    return _mean_of(right)(g, name, loss, prediction, target, mask)
+def _accuracies(m: Measured) -> Sums:
+    return _right(m) if _of_classes(m) else {"": _mean(m, Cond(_same_side(X0, X1), Num(1.0), Num(0.0)))}
 
 
-def _counts(
-    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> Sums:
-    counts = _class_counts if _of_classes(prediction, target) else _binary_counts
-    return counts(g, name, prediction, target, mask)
+def _counts(m: Measured) -> Sums:
+    return _class_counts(m) if _of_classes(m) else _binary_counts(m)
 
 
-def _top_sums(
-    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> Sums:
-    return {"": _top(g, name, int(name.removeprefix("top_")), prediction, target, mask)}
-
-
-def _matrix(
-    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> Sums:
-    return {"counts": _confusion(g, prediction, target, mask)}
-
-
-def _moments(
-    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
-) -> Sums:
+def _moments(m: Measured) -> Sums:
     off = X0 - X1
     bodies: dict[str, Expr] = {"residual": off * off, "total": X1, "square": X1 * X1}
-    return {part: _mean(g, f"{name}.{part}", body, prediction, target, mask) for part, body in bodies.items()}
+    return {part: _mean(m, body, part) for part, body in bodies.items()}
 
 
 METRICS: tuple[MetricKind, ...] = (
@@ -258,7 +212,7 @@ METRICS: tuple[MetricKind, ...] = (
         "confusion",
         "How often a class (row) was taken for another (column), in `confusion.jsonl` and as a plot.",
         _CLASSES,
-        _matrix,
+        _confusion,
         None,
     ),
     MetricKind(
@@ -278,7 +232,7 @@ METRICS: tuple[MetricKind, ...] = (
         "top",
         "",
         _CLASSES,
-        _top_sums,
+        _top,
         number=Alternative(
             "top",
             POSITIVE,

@@ -21,6 +21,7 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
 from compiler.ir.space import along
 from compiler.losses import LOSS_KIND, metric_of
+from compiler.losses.kind import Measured
 from compiler.losses.rows import X0, X1, X2, chosen, first_axes, mean_rows
 from compiler.passes.tensors.expand_updates import classes_of
 
@@ -250,7 +251,7 @@ def add_loss(
         sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
     for metric in train.metrics:
         of = whole.terms[0][1] if whole.terms else whole
-        parts = metric_of(metric).sums(g, metric, of, named[of.prediction], named[of.target], first.mask)
+        parts = metric_of(metric).sums(Measured(g, metric, named[of.prediction], named[of.target], first.mask))
         sums |= {f"{metric}.{part}" if part else metric: total for part, total in parts.items()}
     for name, value in sums.items():
         kept = g.add(l1.Variable(l1.Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
