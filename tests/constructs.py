@@ -708,7 +708,7 @@ phases: {trial: {every: 5 ms, events: {start: 0 ms, minus: 2 ms, plus: 5 ms}}}
 neurons:
   unit:
     params: {gain: 0.7}
-    state: {x: {uniform: {low: 0, high: 1}}, top: 0, seen: 0, held: {permutation: {low: 1, high: 4}}}
+    state: {x: {uniform: {low: 0, high: 1}}, top: 0.5 * x + pi, seen: gain, held: {permutation: {low: 1, high: 4}}}
     pool: {reduce: {x_mean: mean(x)}}
     shared: [held]
     update: [x = x + 0.1 * random()]
@@ -754,7 +754,7 @@ neurons:
   own: {state: {m: 0.3}, pool: {reduce: {m: mean(m)}}, update: [m = 0.9 * m + 0.1 * random()], on: {trial.end: [m = 0]}}
 phases: {trial: {every: 7 ms, events: {start: 0 ms, end: 7 ms}}}
 populations:
-  c: {neuron: cell, size: 36, pools: 3, others: {driver: b, boss: chief}, init: {y: 4 mV}}
+  c: {neuron: cell, size: 36, pools: 3, others: {driver: b, boss: chief}, init: {y: 4 mV * x + 1 mV}}
   a: {neuron: cell, size: 36, pools: 3, others: {driver: a, boss: chief}}
   b: {neuron: cell, size: 36, pools: 3, params: {gain: 0.3}, others: {driver: a, boss: chief}}
   left: {neuron: cell, size: 36, pools: 3, others: {driver: right, boss: chief}}

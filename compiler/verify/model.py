@@ -7,7 +7,7 @@ Guarantees: every breach is named.
   neurons      distinct names; ODEs, updates, resets and holds are about declared states;
                expressions read only what NeuronDef allows; no quantity with a unit is left
   populations  a positive size; exactly one value for each declared param, initial values for
-               declared states
+               declared states, from params and states before
   projections  members join existing populations through an input of the target; delays are whole
                and >= 0; lists of pairs are there and stay inside both populations; the storage can hold what synapses
                have of their own; synapses: verify/synapses.py
@@ -128,6 +128,9 @@ def _population(p: l0.Population) -> Iterator[str]:
     states = {s.name for s in p.neuron.state} | {i.name for i in p.neuron.inputs}
     for name in sorted(set(init) - states):
         yield f"`{name}` has an initial value, but is not a state"
+    for k, (name, value) in enumerate(p.init):
+        if isinstance(value, l0.Formula):
+            yield from reads(value.expr, {*params, *init[:k]}, f"the initial value of `{name}`")
     for name in sorted({s.name for s in p.neuron.state} - set(init)):
         yield f"state `{name}` has no initial value"
 

@@ -321,8 +321,14 @@ def test_formulas_follow_what_a_population_sets(tmp_path: Path) -> None:
     text = CELL + "populations:\n  p: {neuron: cell, size: 1, params: {rest: -70 mV}}\n"
     assert dict(load(tmp_path, text + SIMULATE).populations[0].init) == {"v": Const(-70.0)}
     drawn = text.replace("-70 mV", "{normal: {mean: -70 mV, std: 1 mV}}")
-    assert mistakes(tmp_path, drawn + SIMULATE) == [
-        "E0802 the initial value of `v` of `p` follows from `rest`, which differs from neuron to neuron"
+    init = dict(load(tmp_path, drawn + SIMULATE).populations[0].init)
+    assert init == {"v": Formula(Ref("rest"))}
+    own = drawn.replace("}}}}\n", "}}}, init: {v: rest + 2 * pi * 1 mV}}\n")
+    (v,) = dict(load(tmp_path, own + SIMULATE).populations[0].init).values()
+    assert isinstance(v, Formula) and refs(v.expr) == {"rest"}
+    moved = text.replace("-70 mV", "-70 mV * sin(t / (1 ms))")
+    assert mistakes(tmp_path, moved + SIMULATE) == [
+        "E0802 the initial value of `v` of `p` follows from `rest`, which changes in time"
     ]
 
 

@@ -43,7 +43,7 @@ from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.state_history import copy_before
 from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
-from compiler.passes.program.init_values import initialise
+from compiler.passes.program.init_values import from_formula, initialise
 
 
 def _formals(at: CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
@@ -200,13 +200,29 @@ def _arrays(
             given = array_name(instance.name, name)
             bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
     for name, value in instance.init:
-        if not (isinstance(value, l0.Const) and value.value == 0):
-            unit = units.get((instance.name, name), "1")
-            initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
+        array, unit = array_name(instance.name, name), units.get((instance.name, name), "1")
+        if isinstance(value, l0.Formula):
+            _by_formula(builder, instance, array, value, unit)
+        elif not (isinstance(value, l0.Const) and value.value == 0):
+            initialise(builder, array, value, instance, Role.STATE, unit)
     for name in cell.kept:
         array = own_array(array_name(instance.name, model_name(name)), "kept")
         bound[derived(name, Way.KEPT)] = builder.array(l2.Array(array, real, shape, Role.WORK, span=span))
     return bound | pool_arrays(at, instance, units) if cell.pools else bound
+
+
+def _by_formula(builder: ProgramBuilder, instance: l1.Instance, array: str, formula: l0.Formula, unit: str) -> None:
+    """An initial value that follows from parameters, and from initial values before it, of the same neuron."""
+    numbers, arrays = dict[str, float](), dict[str, str]()
+    params = dict(instance.params)
+    for name, value in (*instance.params, *instance.init):
+        if isinstance(value, l0.Const):
+            numbers[name] = value.value
+        elif name in refs(formula.expr):
+            arrays[name] = array_name(instance.name, name)
+            if name in params and arrays[name] not in builder.arrays:
+                initialise(builder, arrays[name], value, instance, Role.CONST, "1")
+    from_formula(builder, array, formula, numbers, arrays, instance.size, Role.STATE, unit)
 
 
 def _columns(

@@ -23,7 +23,7 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import Span
 from compiler.core.symbols import Way, derived
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
 from compiler.ir.space import DType, Role
@@ -117,18 +117,6 @@ def drawn(
     return x, columns
 
 
-def _computed(name: str, value: l0.Formula, instance: l1.Instance | None) -> l0.Const:
-    """A formula over the constant parameters of the instance. Raises ModelError E0802 where it reads others."""
-    params = instance.params if instance is not None else ()
-    numbers: dict[str, float | int] = {key: v.value for key, v in params if isinstance(v, l0.Const)}
-    missing = refs(value.expr) - set(numbers)
-    if missing:
-        message = f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron"
-        help = "give the initial value as numbers or as a distribution of its own"
-        raise ModelError([Diagnostic("E0802", message, value.span, help)])
-    return l0.Const(float(evaluate(value.expr, dict(numbers))), value.span)
-
-
 def _given(name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf) -> npt.NDArray[np.float64]:
     """Numbers given one per element. Raises ModelError E0703 where their count is not the number of elements."""
     data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
@@ -160,8 +148,6 @@ def initialise(
     given: npt.NDArray[np.generic] | None = None
     if isinstance(value, l0.FromFile | l0.Listed):
         given = _given(name, value, extent).astype(stored.numpy)
-    elif isinstance(value, l0.Formula):
-        value = _computed(name, value, instance)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, l2.SizeOf) else (extent,)
         size_from = extent.array if isinstance(extent, l2.SizeOf) else None
@@ -186,6 +172,42 @@ def initialise(
         case _:
             raise AssertionError(value)
     kernel.add_row({"x": name}, columns, name).launch("init")
+    return name
+
+
+def from_formula(
+    builder: ProgramBuilder,
+    name: str,
+    formula: l0.Formula,
+    numbers: Mapping[str, float],
+    arrays: Mapping[str, str],
+    extent: int | l2.SizeOf,
+    role: Role,
+    unit: str,
+) -> str:
+    """The array `name` computed element by element from `numbers` and from `arrays` of the same extent."""
+    e = formula.expr
+    used = sorted(refs(e) & arrays.keys())
+    if not used:
+        constant = l0.Const(float(evaluate(e, dict(numbers))), formula.span)
+        return initialise(builder, name, constant, None, role, unit, size=extent, span=formula.span)
+    real = builder.precision
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
+    if name not in builder.arrays:
+        builder.array(l2.Array(name, real, shape, role, None, size_from, unit, formula.span))
+    # Operands are named by number: formulas of one form share their text.
+    names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
+    scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
+    names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
+    kernel = builder.kernel(f"{name}: initial value (formula)", l2.Kind.MAP, formula.span)
+    kernel.write("x", real, name)
+    for k, user in enumerate(used):
+        kernel.read(f"p{k}", real, arrays[user])
+    kernel.column("n", extent)
+    for k, user in enumerate(scalars):
+        kernel.column(f"c{k}", numbers[user], real)
+    value = l2.Assign("x", substitute(e, names), formula.span)
+    kernel.add_row(l2.Nest((l2.Dim("i", "n"),), (value,)), name).launch("init")
     return name
 
 

@@ -22,12 +22,10 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
-from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType, Role
 from compiler.passes.model.known_deliveries import known_delivery
-from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
@@ -215,38 +213,3 @@ def _fill_placed(
     body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Assign(target, e, value.span),))
     k.add_row(body, link.stored).launch("init")
     return array
-
-
-def from_formula(
-    builder: ProgramBuilder,
-    name: str,
-    formula: l0.Formula,
-    numbers: Mapping[str, float],
-    arrays: Mapping[str, str],
-    extent: int | l2.SizeOf,
-    role: Role,
-    unit: str,
-) -> str:
-    """The array `name` computed element by element from `numbers` and from `arrays` of the same extent."""
-    e = formula.expr
-    used = sorted(refs(e) & arrays.keys())
-    if not used:
-        constant = l0.Const(float(evaluate(e, dict(numbers))), formula.span)
-        return initialise(builder, name, constant, None, role, unit, size=extent, span=formula.span)
-    real = builder.precision
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
-    builder.array(l2.Array(name, real, shape, role, None, size_from, unit, formula.span))
-    # Operands are named by number: formulas of one form share their text.
-    names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
-    scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
-    names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
-    kernel = builder.kernel(f"{name}: initial value (formula)", l2.Kind.MAP, formula.span)
-    kernel.write("x", real, name)
-    for k, user in enumerate(used):
-        kernel.read(f"p{k}", real, arrays[user])
-    kernel.column("n", extent)
-    for k, user in enumerate(scalars):
-        kernel.column(f"c{k}", numbers[user], real)
-    value = l2.Assign("x", substitute(e, names), formula.span)
-    kernel.add_row(l2.Nest((l2.Dim("i", "n"),), (value,)), name).launch("init")
-    return name

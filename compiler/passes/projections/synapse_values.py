@@ -21,8 +21,8 @@ from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL
-from compiler.passes.program.init_values import initialise
-from compiler.passes.projections.synapse_arrays import count_of, delays_of, from_formula, per_synapse
+from compiler.passes.program.init_values import from_formula, initialise
+from compiler.passes.projections.synapse_arrays import count_of, delays_of, per_synapse
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link

@@ -124,8 +124,12 @@ def check_drawn(p: l0.Population, at: Span, sink: Sink) -> None:
     """E0802 where a shared state of a population depends on what is drawn for each instance."""
     shared = set(p.neuron.shared)
     drawn = {n for n, v in (*p.params, *p.init) if n not in shared and isinstance(v, l0.Distribution | l0.Driven)}
-    formulas = [(n, v.expr) for n, v in p.init if n in shared and isinstance(v, l0.Formula)]
-    read: dict[str, set[str] | frozenset[str]] = {n: refs(e) for n, e in formulas}
+    read: dict[str, set[str] | frozenset[str]] = {}
+    for n, v in p.init:
+        if isinstance(v, l0.Formula) and n in shared:
+            read[n] = refs(v.expr)
+        elif isinstance(v, l0.Formula) and refs(v.expr) & drawn:
+            drawn.add(n)
     for handler in p.neuron.on:
         for s in handler.actions:
             if s.target in shared:

@@ -18,9 +18,11 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, refs
+from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
+from compiler.expr.units import Dimension
 from compiler.files.array_files import HDF5
 from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.definition_builder import unknown_setting
@@ -29,7 +31,7 @@ from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_numbers
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
-from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.self_names import HIDDEN, param_values
 from compiler.frontend.build.shared.values import (
     Context,
@@ -378,9 +380,13 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
             known = {**params, **values}
             value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, d.shape, c)
         elif entry is not None:
-            value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
+            value = _varied(entry.value, what, neuron.states[decl.name], names, {**params, **values}, c)
+            if value is None:
+                value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
             if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
+        elif isinstance(decl.init, l0.Formula) and _varies(decl.init.expr, {**params, **values}):
+            value = l0.Formula(_with_numbers(decl.init.expr, {**params, **values}, c), decl.init.span)
         elif isinstance(decl.init, l0.Formula):
             value = d.evaluated(decl.init, {**params, **values}, f"{what} of `{d.name}`")
         else:
@@ -392,6 +398,38 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
         if value is not None:
             values[decl.name] = value
     return values
+
+
+def _varies(expr: Expr, values: Mapping[str, l0.Value]) -> bool:
+    """Whether an initial value follows from what differs from neuron to neuron, by more than its place."""
+    read = [values[n] for n in refs(expr) if n in values and not isinstance(values[n], l0.Const)]
+    return bool(read) and not refs(expr) & HIDDEN and not any(isinstance(v, l0.Driven) for v in read)
+
+
+def _with_numbers(expr: Expr, values: Mapping[str, l0.Value], c: Context) -> Expr:
+    """The expression with the parameters of the model as numbers."""
+    known = {"pi": math.pi, "e": math.e, "inf": math.inf, **c.names.numbers}
+    return substitute(expr, {n: Num(known[n]) for n in refs(expr) if n in known and n not in values})
+
+
+def _varied(
+    node: Node,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None,
+    values: Mapping[str, l0.Value],
+    c: Context,
+) -> l0.Value | None:
+    """The expression of a population's `init` that follows from what differs from neuron to neuron, if it is one; it
+    reads no state that comes later."""
+    text = node.value if isinstance(node, Scalar) and isinstance(node.value, str) else ""
+    if names is None or not any(n in text for n, v in values.items() if not isinstance(v, l0.Const)):
+        return None
+    checked = check_expression(node, names.scope, Wanted(what, dimension), Sink())
+    if checked is None or not _varies(checked.expr, values):
+        return None
+    expr = _with_numbers(checked.expr, values, c)
+    return l0.Formula(expr, node.span) if refs(expr) <= values.keys() else None
 
 
 # ------------------------------------------------------------------------------ checks of values

@@ -199,8 +199,9 @@ NEURON = k.Block(
             "state",
             STATE,
             "State variables, one of each per neuron, with their initial values; a population's "
-            "`init` may give others. A value with a unit also says which dimension the variable "
-            "has.",
+            "`init` may give others. An expression may read parameters, and states before it, also "
+            "where they differ from neuron to neuron: `u: b * v`. A value with a unit also says "
+            "which dimension the variable has.",
         ),
         k.Field(
             "inputs",
