@@ -960,7 +960,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
     const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 d1 = e;
-    real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
+    real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d0_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
@@ -972,7 +972,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_])};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
-            acc[nl_n] += biased_grad_sum_;
+            parts[nl_n] += biased_grad_sum_;
         });
         r += nl_group;
     };
@@ -983,7 +983,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many, nl_even))};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
-            acc[nl_n] += biased_grad_sum_;
+            parts[nl_n] += biased_grad_sum_;
         });
         r += nl_group;
     };
@@ -999,14 +999,14 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         while (r < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
-        {{acc[0], acc[1], acc[2], acc[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+        {{parts[0], parts[1], parts[2], parts[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
     const nl_i64 nl_first_own = d1;
     nl_each<4>([&](int nl_n) {
         if (nl_n >= nl_many) return;
         const nl_i64 d1 = nl_first_own + nl_n;
-        const real whole = nl_all.of[nl_n];
-        bias_grad_p_[d1] = whole;
+        const real acc = nl_all.of[nl_n];
+        bias_grad_p_[d1] = acc;
     });
 }
 extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }

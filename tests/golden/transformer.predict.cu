@@ -1093,7 +1093,7 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
         nl_few<real, 4> x_p_;
         nl_few<real, 4> x_p_2_;
     } nl_same = {nl_as<real>(nl_get<4>(&x_p_[d1], nl_many, nl_even)), nl_as<real>(nl_get<4>(&x_p_2_[d1], nl_many, nl_even))};
-    real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
+    real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
@@ -1111,7 +1111,7 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             const real x_3_ = nl_x.x_p_3_.x[nl_n];
             const real x_4_ = nl_x.x_p_4_;
             const real x_5_ = nl_x.x_p_5_;
-            acc[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+            parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
         });
         r += nl_group;
     };
@@ -1128,7 +1128,7 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             const real x_3_ = nl_x.x_p_3_.x[nl_n];
             const real x_4_ = nl_x.x_p_4_;
             const real x_5_ = nl_x.x_p_5_;
-            acc[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+            parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
         });
         r += nl_group;
     };
@@ -1144,14 +1144,14 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
         while (r < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
-        {{acc[0], acc[1], acc[2], acc[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+        {{parts[0], parts[1], parts[2], parts[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
     const nl_i64 nl_first_own = d1;
     nl_each<4>([&](int nl_n) {
         if (nl_n >= nl_many) return;
         const nl_i64 d1 = nl_first_own + nl_n;
-        const real whole = nl_all.of[nl_n];
-        y_p_[d0 * y_by_d0_ + d1] = whole;
+        const real acc = nl_all.of[nl_n];
+        y_p_[d0 * y_by_d0_ + d1] = acc;
     });
 }
 extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_d2(NL_ARGUMENTS) { k14_sum_over_d2_block(NL_TASK(k14_row)); }
