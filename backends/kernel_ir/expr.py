@@ -11,19 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from backends.kernel_ir.quote import quoted
-from backends.kernel_ir.tree import (
-    Binary,
-    Braces,
-    Call,
-    Cast,
-    Code,
-    Every,
-    Member,
-    Number,
-    Select,
-    Unary,
-    Variable,
-)
+from backends.kernel_ir.tree import Binary, Braces, Call, Cast, Code, Every, Member, Number, Select, Unary, Variable
 from backends.kernel_ir.types import Typed, typed
 
 Operand = Code | int | str

@@ -23,13 +23,7 @@ from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, shared_name
 from backends.cuda.persistent.rnn import chained_templates
 from compiler.ir.space import DType
-from compiler.strategies.cuda import (
-    direct_conv,
-    direct_conv_weights,
-    fft_conv,
-    tensor_conv,
-    tensor_conv_weights,
-)
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, tensor_conv, tensor_conv_weights
 
 _REST: Final = "rest"
 _NESTS: Final = "nests"

@@ -19,16 +19,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
-from backends.cuda.kernels.direct import (
-    FILTERS,
-    FORWARD,
-    Line2,
-    Number,
-    Roles,
-    gathered_pixels,
-    parts_of,
-    roles,
-)
+from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Number, Roles, gathered_pixels, parts_of, roles
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, WARP
 from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division

@@ -14,15 +14,7 @@ from functools import cached_property
 from math import prod
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import (
-    Product,
-    bound,
-    extent_of,
-    links_of,
-    nest_of,
-    numbers,
-    product_of,
-)
+from compiler.ir.level2.batch_independence import Product, bound, extent_of, links_of, nest_of, numbers, product_of
 from compiler.ir.space import Role
 
 Place = tuple[str, int]
