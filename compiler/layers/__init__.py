@@ -17,8 +17,9 @@ from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRE
 from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX
 from compiler.layers.pool import POOLS
 from compiler.layers.recurrent import GRU, LSTM, RNN
+from compiler.layers.resample import UPSAMPLE
 from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
-from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT, UPSAMPLE
+from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT
 from compiler.layers.shared.kind import LayerKind
 
 __all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
