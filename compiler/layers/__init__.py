@@ -17,7 +17,7 @@ from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRE
 from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX
 from compiler.layers.pool import POOLS
 from compiler.layers.recurrent import GRU, LSTM, RNN
-from compiler.layers.resample import UPSAMPLE
+from compiler.layers.resample import ADAPTIVE, UPSAMPLE
 from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
 from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT
 from compiler.layers.shared.kind import LayerKind
@@ -25,7 +25,7 @@ from compiler.layers.shared.kind import LayerKind
 __all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
 
 KINDS: Final[tuple[LayerKind, ...]] = (
-    DENSE, *CONVS, *TRANSPOSED, *POOLS, UPSAMPLE, PAD,
+    DENSE, *CONVS, *TRANSPOSED, *POOLS, *ADAPTIVE, UPSAMPLE, PAD,
     FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, SCALE_SHIFT, MAP, ACTIVATION, PRELU, GLU,
     SOFTMAX, LOG_SOFTMAX,
     DROPOUT, NOISE, AUGMENT, RANDOM_FLIP, RANDOM_CROP,

@@ -98,7 +98,7 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return c.graph.map(f"{layer.name}.y", X0 / X1, (identity(y), (count, axes)), span=layer.span)
 
 
-def _write(w: Writer, layer: l0.Layer) -> str:
+def write_pool(w: Writer, layer: l0.Layer) -> str:
     size, stride, padding = ints(layer, "size"), ints(layer, "stride"), ints(layer, "padding")
     leaves = any(
         (o - 1) * stride[a] + size[a] > e + padding[2 * a] + padding[2 * a + 1]
@@ -159,7 +159,7 @@ def _kind(name: str, rank: int, doc: str) -> LayerKind:
         | ({"count_include_pad": "`count_padding`"} if mean else {}),
     )
     read = {("AveragePool" if mean else "MaxPool"): _read} if rank == 1 else {}
-    return LayerKind(keys, partial(_shape, rank), pool, _write, read)
+    return LayerKind(keys, partial(_shape, rank), pool, write_pool, read)
 
 
 # --------------------------------------------------------------------------------- of whole channels

@@ -82,6 +82,13 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - map: {both: rms_norm_2 + 0.5}
     - concat: {inputs: [both, halves], axis: 1}
 """),
+    "resized": ((2, 6, 5), """\
+    - upsample: {factor: 2, method: linear}
+    - adaptive_max_pool2d: {size: [6, 5]}
+    - upsample: {size: [7, 8], method: linear, align_corners: true}
+    - adaptive_avg_pool2d: {size: [3, 8]}
+    - upsample: {size: [4, 9]}
+"""),
     "shared": ((2, 6, 6), """\
     - split: {into: [left, right]}
     - conv2d: {name: a, inputs: left, filters: 3, kernel: 3, activation: tanh}

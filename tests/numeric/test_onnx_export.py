@@ -45,6 +45,11 @@ NETWORKS = {
                         "concat: {inputs: [q, p, q], axis: 1}\nslice: {axis: 0, from: 1, to: 9}\n"
                         "reshape: {shape: [16, 76]}\n"
                         "flatten: {}"),
+    "resized": (IMAGE, "upsample: {factor: 2, method: linear}\nadaptive_max_pool2d: {size: [9, 4]}\n"
+                       "upsample: {size: [14, 6], method: linear, align_corners: true}\n"
+                       "adaptive_avg_pool2d: {size: [4, 6]}\nupsample: {size: [6, 9]}"),
+    "resized_lines": (SIGNAL, "upsample: {factor: 3, method: linear}\nadaptive_avg_pool1d: {size: 6}\n"
+                              "adaptive_avg_pool1d: {size: 3}"),
     "norms": (IMAGE, "batch_norm: {name: b}\ngroup_norm: {groups: 2}\ninstance_norm: {affine: false}\n"
                      "layer_norm: {axes: 2}\nlayer_norm: {axes: 1, affine: false, epsilon: 1e-3}"),
     "scales": (IMAGE, "scale_shift: {}\nscale_shift: {axis: 2}\nscale_shift: {axis: 1}"),

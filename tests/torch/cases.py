@@ -281,7 +281,29 @@ ELEMENTWISE = [
 # ------------------------------------------------------------------------------------------ movement
 
 IMAGE = (4, 5, 6)
+
+
+def resized() -> Iterator[Head]:
+    """Linear interpolation, other sizes, and pools of so many windows."""
+    words = {1: "linear", 2: "bilinear", 3: "trilinear"}
+    for shape, size in (((3, 6), 15), ((3, 6), 3), (IMAGE, (10, 6)), (IMAGE, (15, 4)), (IMAGE, 1), ((1, 3, 2, 4), 4)):
+        rank = len(shape) - 1
+        for aligned in (False, True):
+            yield layer("upsample", {"size": size, "method": "linear", "align_corners": aligned}, shape,
+                        lambda w, x, size=size, rank=rank, aligned=aligned: functional.interpolate(
+                            x, size, mode=words[rank], align_corners=aligned))  # fmt: skip
+        yield layer("upsample", {"size": size}, shape, lambda w, x, size=size: functional.interpolate(x, size))
+    yield layer("upsample", {"factor": (2, 3), "method": "linear"}, IMAGE,
+                lambda w, x: functional.interpolate(x, scale_factor=(2, 3), mode="bilinear"))  # fmt: skip
+    pools = (("avg", 1, 4), ("avg", 1, 5), ("max", 1, 2), ("avg", 2, (3, 4)), ("avg", 2, 7), ("max", 2, (5, 2)))
+    for kind, rank, size in pools:
+        name = f"adaptive_{kind}_pool{rank}d"
+        yield layer(name, {"size": size}, (3, 10) if rank == 1 else IMAGE,
+                    lambda w, x, name=name, size=size: getattr(functional, name)(x, size))  # fmt: skip
+
+
 MOVEMENT = [
+    *resized(),
     *(layer("upsample", {"factor": f}, s, lambda w, x, f=f: functional.interpolate(x, scale_factor=f))
       for f, s in ((2, IMAGE), ((1, 3), IMAGE), (3, (4, 5)), ((2, 1, 2), (2, 3, 2, 3)))),
     *(layer("pad", {"before": b, "after": a, "value": v}, IMAGE,

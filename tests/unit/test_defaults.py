@@ -108,6 +108,7 @@ network:
     - prelu: {}
     - scale_shift: {}
     - augment: {value: x * random()}
+    - upsample: {factor: 1}
     - max_pool2d: {size: 2}
     - avg_pool2d: {size: 2}
     - conv_transpose2d: {filters: 2, kernel: 3}

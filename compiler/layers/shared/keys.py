@@ -91,6 +91,7 @@ def layer(
     example: str | None = None,
     inputs: Field | None = INPUTS,
     trained: bool = False,
+    one_of: tuple[tuple[str, ...], ...] = (),
 ) -> Alternative:
     """One kind of layer: the keys common to all layers, and its own. `inputs`: None for one without sources; `trained`:
     it may have trained arrays."""
@@ -101,6 +102,7 @@ def layer(
         (NAME, *(() if inputs is None else (inputs,)), *own, *((WEIGHTS,) if trained else ()), EXPECT),
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
+        one_of=one_of,
         example=example,
     )
     return Alternative(name, block, doc)
