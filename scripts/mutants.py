@@ -579,6 +579,12 @@ MUTANTS = (
     ),
     _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
+        "functions of vectors that many expressions call",
+        ("backends.cpu.emit.emit:shared_functions",),
+        _always(frozenset()),
+        ("tests/unit/test_growth.py::test_functions_that_many_models_call_are_not_copied",),
+    ),
+    Mutant(
         "kernels of waves for many models",
         ("backends.cuda.waves.waves:MOST_TEXT",),
         lambda _: 1 << 40,

@@ -12,7 +12,7 @@ Does not: define NL_FN or the integer types (the texts that it is pasted into do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
@@ -45,6 +45,7 @@ _CONSTANTS: Final[Mapping[Target, Mapping[str, str]]] = {
     },
 }
 _NAME = re.compile(r"\b(nl_\w+)\s*\(")
+_OF_REALS = re.compile(r"NL_FN (?:float|double) nl_\w+\((?:(?:float|double) \w+(?:, )?)+\) {")
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,17 @@ def snippets(target: Target = "c") -> tuple[Snippet, ...]:
     return tuple(found)
 
 
-def file_names(program: l2.Merged, kernels: Printed, words: frozenset[str], target: Target) -> dict[str, Any]:
-    """What the skeletons of files of all targets read of a program and its kernels, which name `words`."""
+def file_names(
+    program: l2.Merged, kernels: Printed, words: frozenset[str], target: Target, shared: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """What the skeletons of files of all targets read of a program and its kernels, which name `words`; `shared`:
+    functions that are no copies in each (backends/cpu/kernels/shared_functions.py)."""
     return {
         "title": comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         "real": "double" if program.precision == DType.F64 else "float",
         "fixed_order": fixed_order(program),
         "words": words,
-        "device": select(sorted(words & known(target)), target),
+        "device": select(sorted(words & known(target)), target, shared),
         "constants": [f"#define {name} {value}" for name, value in _CONSTANTS[target].items() if name in words],
         "kernel_text": kernels.text,
     }
@@ -130,8 +134,23 @@ def known(target: Target = "c") -> frozenset[str]:
     return frozenset(s.name for s in snippets(target))
 
 
-def select(names: Iterable[str], target: Target = "c") -> str:
-    """The definitions of `names` and of all their callees. Raises KeyError for an unknown name."""
+def select(names: Iterable[str], target: Target = "c", shared: Set[str] = frozenset()) -> str:
+    """The definitions of `names` and of all their callees; those of `shared` begin with NL_SHARED. Raises KeyError for
+    an unknown name."""
+    wanted = _closed(names, target)
+    found = ((s, "NL_SHARED " if s.name in shared else "NL_FN ") for s in snippets(target) if s.name in wanted)
+    return "\n".join(re.sub("^NL_FN ", kind, s.text, flags=re.MULTILINE) for s, kind in found)
+
+
+@cache
+def long_functions(least: int) -> frozenset[str]:
+    """Functions of real numbers alone that have, with all their callees, at least so many lines."""
+    lines = {s.name: s.text.count("\n") + 1 for s in snippets()}
+    found = (s.name for s in snippets() if _OF_REALS.search(s.text))
+    return frozenset(name for name in found if sum(lines[x] for x in _closed([name], "c")) >= least)
+
+
+def _closed(names: Iterable[str], target: Target) -> set[str]:
     by_name = {s.name: s for s in snippets(target)}
     wanted: set[str] = set()
     stack = list(names)
@@ -143,4 +162,4 @@ def select(names: Iterable[str], target: Target = "c") -> str:
             raise KeyError(f"backends/device has no function {name}")
         wanted.add(name)
         stack.extend(by_name[name].calls)
-    return "\n".join(s.text for s in snippets(target) if s.name in wanted)
+    return wanted

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
 import compiler.ir.level2.program as l2
+from backends.cpu.backend import CpuBackend
+from backends.cpu.emit.emit import emit as emit_c
 from backends.cuda.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Backend
@@ -16,7 +21,7 @@ NEURON = """
   n{n}:
     inputs: {{i: {{unit: mV}}}}
     state: {{v: 0 mV}}
-    dynamics: {{dv/dt: -v / (10 ms) + i / (1 ms) + (2 mV / (1 ms)) * {f}}}
+    dynamics: {{dv/dt: -v / (10 ms) + i / (1 ms) + (2 mV / (1 ms)) * ({f})}}
     spike: {{when: v > 1 mV, reset: ["v = 0 mV"]}}"""
 
 
@@ -45,3 +50,31 @@ def test_units_of_many_models_are_more_but_not_longer(tmp_path: Path) -> None:
     assert len(few) > 2 and 1.4 * len(few) <= len(many_more) <= 2 * len(few)
     assert max(many_more) <= 1.02 * max(few)
     assert sum(many_more) <= 2.1 * sum(few)
+
+
+def test_functions_that_many_models_call_are_not_copied(tmp_path: Path) -> None:
+    """Each copy of a sine costs gcc a tenth of a second. A kernel has twenty."""
+    lengths = []
+    for many in (1, 20, 40):
+        text = emit_c(with_models(tmp_path, many, CpuBackend())).text
+        assert not re.findall(r"NL_FN float nl_(?:sin|cos|tanh)_f32\(", text)
+        lengths.append(len(text))
+    assert lengths[2] <= 2.1 * lengths[1]
+
+
+@pytest.mark.parametrize(
+    ("f", "shared"),
+    [
+        ("exp(v / (1 mV))", False),
+        ("exp(v / (1 mV)) + exp(v / (2 mV))", True),
+        ("abs(v / (1 mV)) + abs(v / (2 mV))", False),
+        ("(exp(v / (1 mV)) + exp(v / (2 mV)) if v < 1 mV else 1)", False),
+    ],
+)
+def test_functions_of_few_calls_or_under_conditions_are_copied(tmp_path: Path, f: str, shared: bool) -> None:
+    """With the four slopes of a step; a loop with a call under a condition would not be vectorised."""
+    path = tmp_path / "one.yaml"
+    text = f"{HEAD}populations:\n  p: {{neuron: n0, size: 10}}\nneurons:{NEURON.format(n=0, f=f)}\n"
+    path.write_text(text, encoding="utf-8")
+    text = emit_c(lower(load_model(path, {}), CpuBackend().capabilities).merged).text
+    assert ("NL_SHARED" in text) == shared

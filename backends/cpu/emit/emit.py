@@ -54,6 +54,7 @@ from backends.cpu.kernels.column_sums import nest_lines
 from backends.cpu.kernels.events import record_trace
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
+from backends.cpu.kernels.shared_functions import shared_functions
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
@@ -103,11 +104,13 @@ def emit(
         except PrintError as e:
             raise no_text(template, "C", e) from None
     kernels = printed(blocks)
-    names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c")
+    shared = shared_functions(blocks)
+    names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c", shared)
     text = render(
         skeleton,
         phases=max(PHASES, len(program.phases)),
         bytes=program.precision.bytes,
+        shared=bool(shared),
         tile_shapes=TILES,
         dot_shapes=DOTS,
         functions=[x.function for x in made],
