@@ -82,17 +82,15 @@ def build_projections(
     node = root.get("projections")
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
     shared = c.names.scope.extended(SIZES, sizes)
-    names, totals = Names(shared, c.names.numbers), Totals()
+    totals = Totals()
+    among = _Among(populations, Names(shared, c.names.numbers), synapses, totals)
     entries = tuple(members(PROJECTIONS_MAP, node, c))
     built = dict[str, l0.Projection | None]()
     for group in alike(entries):
-        copied = _copied(group, populations, names, synapses, totals)
-        built |= copied or {n: _projection(n, r, at, populations, names, synapses, totals) for n, r, at in group}
+        built |= _copied(group, among) or {entry[0]: _projection(entry, among) for entry in group}
     if totals.readers:  # what they add up is known now
         totals.known = add_up((p for p in built.values() if p is not None), totals, c)
-        for name, r, at in entries:
-            if name in totals.readers:
-                built[name] = _projection(name, r, at, populations, names, synapses, totals)
+        built |= {entry[0]: _projection(entry, among) for entry in entries if entry[0] in totals.readers}
         check_circles(built, totals, {name: at for name, _, at in entries}, c)
     named = tuple(e.name for e in entries_of(node))
     out: list[l0.Projection] = []
@@ -104,6 +102,16 @@ def build_projections(
     for family in out:
         warn_of_channels(family, populations.built, c)
     return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Among:
+    """What entries of `projections` are built among. `names`: with the sizes of both ends."""
+
+    populations: Populations
+    names: Names
+    synapses: Synapses
+    totals: Totals
 
 
 @dataclass(frozen=True)
@@ -143,18 +151,9 @@ def _found(r: Reader, synapses: Synapses) -> BuiltSynapse | None:
     return synapses.find(reference) if isinstance(reference, Scalar) else None
 
 
-def _draft(
-    name: str,
-    r: Reader,
-    at: Span,
-    populations: Populations,
-    names: Names,
-    synapses: Synapses,
-    synapse: BuiltSynapse | None,
-    totals: Totals,
-    copies: Copies | None = None,
-) -> _Draft | None:
+def _draft(entry: Named, among: _Among, synapse: BuiltSynapse | None, copies: Copies | None = None) -> _Draft | None:
     """What stands at both ends, the synapse and the input; None where nothing else can be checked."""
+    (name, r, at), populations, names, synapses = entry, among.populations, among.names, among.synapses
     c, block = r.c, r.node
     assert block is not None
     sources, parts_from = select_parts(block.get("from"), populations, names, c)
@@ -172,7 +171,7 @@ def _draft(
     own = {n: v.dimension for n, v in values.items()} | ({} if synapse is None else synapse.params)
     sums = summed_names(block, None if synapse is None else synapse.node) & own.keys()
     values |= end_values(block, sources, targets, populations, c) | ({} if copies is None else copies.values)
-    values |= totals.values(sums, text_of(into), targets or (), own, at, c)
+    values |= among.totals.values(sums, text_of(into), targets or (), own, at, c)
     kinds = dict.fromkeys(values, Kind.REAL)
     scope = replace(names.scope.extended(kinds, {n: v.dimension for n, v in values.items()}), totals=own)
     placed = any(reads_places(node, scope) for node in _per_synapse(block))
@@ -197,23 +196,17 @@ def _draft(
     return _Draft(r, block, at, family, *ends, fits, sure, user, space, unmoved, moving)
 
 
-def _copied(
-    group: Sequence[Named], populations: Populations, names: Names, synapses: Synapses, totals: Totals
-) -> dict[str, l0.Projection | None] | None:
+def _copied(group: Sequence[Named], among: _Among) -> dict[str, l0.Projection | None] | None:
     """The projections of one block, made as one family; None where they are to be made one by one."""
-    copies, (name, r, at) = copies_of(group, populations), group[0]
+    copies, (name, r, at) = copies_of(group, among.populations), group[0]
     if copies is None or summed_names(copies.block):
         return None
     r = replace(r, node=copies.block, c=replace(r.c, sink=Sink()))
-    d = _draft(name, r, at, populations, names, synapses, None, totals, copies)
-    whole = None if d is None else _whole(d, 0, populations, totals)
-    if (
-        whole is None
-        or r.c.sink.items
-        or len(whole.members) < len(group)
-        or whole.probability is not None
-        or whole.planes
-    ):
+    d = _draft((name, r, at), among, None, copies)
+    whole = None if d is None else _whole(d, 0, among)
+    if whole is None or r.c.sink.items or len(whole.members) < len(group):
+        return None
+    if whole.probability is not None or whole.planes:
         return None
     one_each = zip(group, whole.members, strict=True)
     return {name: replace(whole, name=name, members=(m,), span=at) for (name, _, at), m in one_each}
@@ -230,22 +223,21 @@ def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:
         yield from (e.value for e in entries_of(block.get(key)))
 
 
-def _projection(
-    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses, totals: Totals
-) -> l0.Projection | None:
+def _projection(entry: Named, among: _Among) -> l0.Projection | None:
     """A family; None after an error. One that reads sums reports its mistakes when these are known."""
-    synapse = _found(r, synapses)
+    (name, r, at), totals = entry, among.totals
+    synapse = _found(r, among.synapses)
     if totals.known is None and summed_names(r.node, None if synapse is None else synapse.node):
         totals.readers.add(name)
         r = replace(r, c=replace(r.c, sink=Sink()))
     before = len(r.c.sink.items)
-    d = _draft(name, r, at, populations, names, synapses, synapse, totals)
-    return None if d is None else _whole(d, before, populations, totals)
+    d = _draft((name, r, at), among, synapse)
+    return None if d is None else _whole(d, before, among)
 
 
-def _whole(d: _Draft, before: int, populations: Populations, totals: Totals) -> l0.Projection | None:
+def _whole(d: _Draft, before: int, among: _Among) -> l0.Projection | None:
     """The family of a draft; None after an error. `before`: how many were known before the draft."""
-    c, r, at, name = d.r.c, d.r, d.at, d.family.name
+    c, r, at, name, populations = d.r.c, d.r, d.at, d.family.name, among.populations
     fits = d.fits
     if d.synapse is None:
         populations.never_spikes(d.sources or (), at if (ends := d.block.get("from")) is None else ends.span, SPIKE)
@@ -266,7 +258,7 @@ def _whole(d: _Draft, before: int, populations: Populations, totals: Totals) -> 
     if others is None:
         return None
     members = _members(d, connection, values, others)
-    totals.given[name] = _given(d, members)
+    among.totals.given[name] = _given(d, members)
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     if d.synapse is not None and len(c.sink.items) == before:
