@@ -178,7 +178,8 @@ _COPIES = "tests/unit/test_copies.py::test_copies_are_built_at_once"
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
-    "rows_conv", "winograd_rows", "rows_dense", "rows_product", "lanes_dense", "dense_weight_gradient", "lanes_pairs",
+    "rows_conv", "winograd_rows", "rows_dense", "rows_product", "rows_panels", "lanes_dense", "dense_weight_gradient",
+    "lanes_pairs",
     "lanes_product", "lanes_conv", "winograd_conv", "winograd4_conv", "lanes_conv_weight_gradient",
     "winograd_weight_gradient",
     "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
@@ -199,6 +200,7 @@ MUTANTS = (
     _pass("recompute", "checkpoint"),
     _pass("channels_last", "moved"),
     _pass("pack_windows", "packed"),
+    _pass("pack_panels", "scan"),
     _pass("pad_rows", "padded"),
     Mutant(
         "prepare_weights",

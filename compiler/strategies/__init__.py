@@ -29,6 +29,7 @@ from compiler.strategies.cpu import (
     onednn,
     rows_conv,
     rows_dense,
+    rows_panels,
     rows_product,
 )
 from compiler.strategies.cpu.winograd import winograd4_conv, winograd_conv, winograd_rows, winograd_weight_gradient
@@ -54,7 +55,7 @@ __all__ = ["ROWS", "Choice", "choose", "problem_key"]
 
 GROUPS: tuple[tuple[Strategy, ...], ...] = (
     (rows_conv.STRATEGY, winograd_rows.STRATEGY),
-    (rows_dense.STRATEGY, rows_product.STRATEGY),
+    (rows_dense.STRATEGY, rows_product.STRATEGY, rows_panels.STRATEGY),
     (lanes_dense.STRATEGY,),
     (dense_weight_gradient.STRATEGY,),
     (lanes_pairs.STRATEGY,),
@@ -85,7 +86,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
 )
 """The first group of which a strategy matches is taken; inside of it strategies compete by time."""
 
-ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_product.NAME, winograd_rows.NAME})
+ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_panels.NAME, rows_product.NAME, winograd_rows.NAME})
 """For row-major tensors of targets that have lanes."""
 
 
@@ -159,7 +160,9 @@ def _equivalent(problem: Problem, available: frozenset[str], device: Target, mos
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
     """Equal for contractions for which `choose` finds the same on a target."""
-    operands = tuple((t.room, t.shape, t.dtype, t.batched, t.windows) for t in map(tensors.__getitem__, node.ins))
+    operands = tuple(
+        (t.room, t.shape, t.dtype, t.batched, t.windows, t.panel) for t in map(tensors.__getitem__, node.ins)
+    )
     walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
     return walks, node.body, node.combine, node.fill, bool(node.scalars)
 

@@ -44,9 +44,8 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     graphs = tuple(graphs)
     if not capabilities.lanes or order is l2.Order.BITWISE:
         return Layout(capabilities)
-    scans = [n for g in graphs for n in g.nodes if isinstance(n, l1.Scan)]
-    if any(c.state.shape[0] % count for n in scans for c in n.carried):
-        return Layout(row_major(capabilities), f"steps of sequences have batches that {count} lanes do not divide")
+    if reason := _needs_rows(graphs, count):
+        return Layout(row_major(capabilities), reason)
     if not capabilities.strategies & ROWS:
         return Layout(capabilities)
     plain = replace(capabilities, device=replace(capabilities.device, estimates=()))
@@ -73,6 +72,16 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
         return Layout(capabilities)
     wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US
     return Layout(row_major(capabilities), f"about {flat:.0f} us; with the batch in vector lanes about {wide:.0f} us")
+
+
+def _needs_rows(graphs: tuple[l1.TensorGraph, ...], lanes: int) -> str:
+    """Why no tensor may have lanes, where that is so."""
+    nodes = [n for g in graphs for n in g.nodes]
+    if any(isinstance(n, l1.Reindex) and n.out.panel for n in nodes):
+        return "weights are packed for rows"
+    if any(c.state.shape[0] % lanes for n in nodes if isinstance(n, l1.Scan) for c in n.carried):
+        return f"steps of sequences have batches that {lanes} lanes do not divide"
+    return ""
 
 
 def _window_terms(node: l1.Contract | l1.Move) -> int:

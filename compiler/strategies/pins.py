@@ -71,6 +71,7 @@ def _digest(
     for tensor, axes in walked:
         parts.append((tensor.dtype, tensor.batched, tensor.shape if sizes else len(tensor.shape)))
         parts += [tensor.windows] if tensor.windows else []
+        parts += ["panels"] if tensor.panel else []
         parts += ["pitch", tensor.pitch if sizes else 0] if tensor.pitch else []
         parts.append([_axis(a, names, sizes) for a in axes])
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -40,8 +40,8 @@ class Strategy:
     """An algorithm. `match`: its choice for a problem; `variants`: others that are worth measuring,
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
     has to permit at least; `bf16`: whether it reads operands that are bf16 in memory; `windows`: whether it reads
-    those of which windows have one element (l1.Tensor.windows). Those of other packages have a
-    `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
+    those of which windows have one element (l1.Tensor.windows); `panels`: those in panels (l1.Tensor.panel). Those
+    of other packages have a `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
 
     name: str
     match: Match
@@ -51,10 +51,14 @@ class Strategy:
     template: str = ""
     bf16: bool = False
     windows: bool = False
+    panels: bool = False
 
     def reads(self, p: Problem) -> bool:
         """Whether it can read the operands of a problem."""
-        return (self.bf16 or not any(p.stored)) and (self.windows or not any(t.windows for t in p.operands))
+        plain = (self.windows or not any(t.windows for t in p.operands)) and (
+            self.panels or not any(t.panel for t in p.operands)
+        )
+        return plain and (self.bf16 or not any(p.stored))
 
     def choice(self, p: Problem) -> Choice | None:
         """Its choice for a problem, or None."""

@@ -2,7 +2,7 @@
 
 Assumes: graphs as lowering has them; a target restricted to what a model permits (compiler/strategies/permissions.py).
 Guarantees: only candidates of the model's order class; the first is the choice of the rules; the nest is among them.
-What reads a tensor of windows (window_choices) is left to the rules.
+What reads a tensor of windows (window_choices) or panels (pack_panels) is left to the rules.
 Does not: measure.
 """
 
@@ -88,7 +88,7 @@ def sites(
             if not isinstance(node, l1.Contract) or len(node.ins) != 2:
                 continue
             used = {name: tensors[name] for name in node.ins}
-            if any(t.windows for t in used.values()):
+            if any(t.windows or t.panel for t in used.values()):
                 continue
             problem = problem_digest(node, used, lanes, real, order.value)
             if problem not in known:

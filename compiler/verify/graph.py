@@ -97,7 +97,7 @@ def _numbers(node: l1.BatchMask | l1.Constant) -> Iterator[str]:
 def _move(node: l1.Reindex | l1.StepsFirst, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
     match node:
         case l1.Reindex(out, source):
-            if math.prod(out.shape) != math.prod(known[source].shape):
+            if math.prod(out.room) != math.prod(known[source].shape):
                 yield f"{_shown(known, source)} cannot have the shape {out.shape}"
             elif out.batched and out.shape[0] != known[source].shape[0]:
                 yield f"{_shown(known, source)} loses its batch axis in {out.shape}"

@@ -112,6 +112,10 @@ def gradient(forward: Contract, tensors: Mapping[str, Tensor], operand: int) -> 
 
 def stored(values: np.ndarray, tensor: Tensor, lanes: int, padding: float = 0.0) -> np.ndarray:
     """Values in physical layout, flat; lanes without a sample hold `padding`. No lanes (0): row-major."""
+    if tensor.panel:
+        more = np.zeros(tensor.room, values.dtype)
+        more[: values.shape[0]] = values
+        return more.reshape(-1, tensor.panel, values.shape[1]).swapaxes(1, 2).reshape(-1)
     if not tensor.batched or not lanes:
         return values.reshape(-1)
     blocks = -(-values.shape[0] // lanes)
@@ -151,7 +155,7 @@ def program(cases: Sequence[Case], real: DType, row_major: bool = False) -> Prog
             Array(
                 f"{number}.{n}",
                 type_of(t, real),
-                t.shape or (1,),
+                (t.room if t.panel else t.shape) or (1,),
                 Role.DATA,
                 Lanes(lanes) if t.batched and lanes else None,
             )

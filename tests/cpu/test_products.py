@@ -12,7 +12,7 @@ from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import DType, along
 from compiler.passes.program.merge import merge
 from compiler.strategies.choice import NotApplicable, product
-from compiler.strategies.cpu import rows_dense, rows_product
+from compiler.strategies.cpu import rows_dense, rows_panels, rows_product
 from tests.cpu.contractions import PRODUCT, Case, Conv, conv, gradient, program
 from tests.cpu.test_strategies import REALS, check, with_epilogue
 
@@ -79,6 +79,17 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
     ):
         problem, after = with_epilogue(einsum(spec, n=5, t=14, o=37, k=11, h=2), text, *others)
         cases.append(packed(problem, real, after))
+    check(cases, real, tmp_path, row_major=True)
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_weights_in_panels(real: DType, tmp_path: Path) -> None:
+    """Outputs around panels and strips."""
+    cases = []
+    for n, o, k in ((1, 1, 3), (1, 130, 16), (1, 300, 7), (2, 33, 40), (3, 64, 16), (4, 131, 5)):
+        (node, tensors), after = with_epilogue(einsum("nk,ok->no", n=n, o=o, k=k), "relu(x0 + x1)", ("b", (1,)))
+        tensors["w"] = replace(tensors["w"], panel=rows_panels.panel_of(real.bytes))
+        cases.append(Case(node, tensors, rows_panels.match(product(node, tensors, 0, real.bytes)), after))
     check(cases, real, tmp_path, row_major=True)
 
 

@@ -32,6 +32,7 @@ STRATEGIES = {
     "winograd_rows": ("resnet20", "cpu", "one sample"),
     "rows_dense": ("mlp", "cpu", "one sample"),
     "rows_product": ("transformer", "cpu", "one sample"),
+    "rows_panels": ("lstm", "cpu", "one sample"),
     "lanes_dense": ("mlp", "cpu", "exact"),
     "dense_weight_gradient": ("mlp", "cpu", "exact"),
     "lanes_pairs": ("transformer", "cpu", "exact"),

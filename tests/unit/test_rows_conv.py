@@ -80,14 +80,15 @@ def test_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision
         np.testing.assert_allclose(found[name], np.maximum(y + bias[:, None, None], 0), rtol=close, atol=close)
 
 
-@pytest.mark.parametrize("features, batch", [(1, 3), (15, 1), (16, 4), (50, 5)])
+@pytest.mark.parametrize(
+    "features, batch, strategy", [(1, 3, "panels"), (15, 1, "dense"), (16, 4, "panels"), (50, 5, "dense")]
+)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_dense(tmp_path: Path, features: int, batch: int, precision: str) -> None:
+def test_dense(tmp_path: Path, features: int, batch: int, strategy: str, precision: str) -> None:
     """Five samples are taken as three and two."""
     path = write_network(tmp_path, f"{{x: {{shape: [{features}]}}}}", "dense: {name: d, units: 7}")
     lowered = lower_predict(load_model(path), backend("cpu").capabilities, batch).lowered
-    chosen = "rows_product" if features == 1 else "rows_dense"
-    assert chosen in {d.verdict for d in lowered.decisions}
+    assert f"rows_{strategy}" in {d.verdict for d in lowered.decisions}
     x, w = samples(path, batch), load_file(tmp_path / "net.safetensors")
     found = predict(path, x, batch=batch, precision=precision, build_dir=tmp_path / "build")["d"]
     expected = x["x"].astype(np.float64) @ w["d.weight"].T.astype(np.float64) + w["d.bias"]

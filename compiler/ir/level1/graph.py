@@ -25,7 +25,9 @@ class Tensor:
     """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
     batch axis. `windows`: extents of windows side by side, each with at most one element that is not 0
     (window_choices); no array has such a tensor: what reads it, reads the operands of the Contract that makes it.
-    `pitch`: elements from one row along the last axis to the next, where that is more than its extent (pad_rows)."""
+    `pitch`: elements from one row along the last axis to the next, where that is more than its extent (pad_rows).
+    `panel`: rows whose elements at one place of the last axis are side by side, then those at the next place, and after
+    the last one the next rows; the array has whole panels (pack_panels). Its strides say nothing."""
 
     name: str
     shape: tuple[int, ...]
@@ -33,10 +35,13 @@ class Tensor:
     batched: bool = False
     windows: tuple[int, ...] = ()
     pitch: int = 0
+    panel: int = 0
 
     @property
     def room(self) -> tuple[int, ...]:
-        """The extents of its array: the shape, but for the space between rows."""
+        """The extents of its array: the shape, but for the space between rows, or behind the last one."""
+        if self.panel:
+            return (-(-self.shape[0] // self.panel) * self.panel, *self.shape[1:])
         return (*self.shape[:-1], self.pitch) if self.pitch else self.shape
 
     @property

@@ -28,6 +28,7 @@ from compiler.passes.layers.load_data import load_data, streaming, trial_data
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.layouts.channels_last import channels_last
+from compiler.passes.layouts.pack_panels import pack_panels
 from compiler.passes.layouts.pack_windows import pack_windows
 from compiler.passes.layouts.pad_rows import pad_rows
 from compiler.passes.pipeline.manager import DRIVE, GIVING, TRAINING, Context, Lowering, Pass, PhaseGraph
@@ -48,6 +49,7 @@ from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, Tiles
+from compiler.strategies.cpu import rows_panels
 from compiler.strategies.cuda.fused_attention import Attending, Extents
 from compiler.strategies.forks import Fork, problem_of, taken
 from compiler.strategies.layout import laid_out
@@ -250,6 +252,20 @@ def _recompute(context: Context, graph: PhaseGraph) -> PhaseGraph:
     return graph.rewritten(*recompute(graph.nodes, graph.layers.blocks, graph.forward, graph.outputs))
 
 
+def _pack_panels(context: Context, ir: Lowering) -> Lowering:
+    """Weights are stored as row-major products of predictions read them."""
+    graphs = tuple(g.graph for g in ir.graphs)
+    target = laid_out(graphs, context.precision, context.order, context.capabilities).capabilities
+    if target.lanes or context.order is l2.Order.BITWISE:
+        return ir
+    real, pins = context.precision.bytes, context.pins
+    packed = (
+        g.rewritten(*pack_panels(g.nodes, g.phase, target, real, pins)) if g.phase == "predict" else g
+        for g in ir.graphs
+    )
+    return replace(ir, graphs=tuple(packed))
+
+
 def _prepare_weights(context: Context, ir: Lowering) -> Lowering:
     """What is of weights alone is computed before predictions."""
     graphs = list[PhaseGraph]()
@@ -393,6 +409,13 @@ TENSORS: Final[tuple[Pass, ...]] = (
     ),
     _rewrite("sum_in_tiles", _sum_in_tiles, ("train",), _one_pass, optional=True),
     _rewrite("shift_variances", lambda c, g: g.rewritten(*shift_variances(g.nodes)), when=_one_pass, optional=True),
+    _pass(
+        "pack_panels",
+        _pack_panels,
+        ("predict",),
+        lambda c: rows_panels.NAME in c.capabilities.strategies,
+        optional=True,
+    ),
     _pass("prepare_weights", _prepare_weights, ("predict",), optional=True),
     _pass("lower_tensors", _lower_tensors),
     _pass("require_fusion", _require_fusion, ("train", "predict")),

@@ -37,6 +37,8 @@ ROW_TERM, ROW_SUM = 1.3, 25.0
 PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START = 1.08, 6.0, 6.0, 300.0
 """Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, and the tables and
 ends of a group."""
+FEW_MORE: Final = 0.4
+"""Each row beside the first one, where few rows share a vector of columns that were packed before."""
 PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
 """Packing a vector of neighbours, of neighbouring terms, or of neither."""
 PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000
