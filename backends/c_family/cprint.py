@@ -559,7 +559,7 @@ class Body:
             else:
                 shown = self.scope[n].code
             if e.type == DType.U8:
-                shown = form("(nl_u8)({})" if unnamed else "(nl_u8){}", shown)
+                shown = cast("nl_u8", shown)
             lines.append(e.guarded(Set(e.place, shown, span=span)))
         return lines
 

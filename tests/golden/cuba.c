@@ -275,7 +275,7 @@ NL_KERNEL(k1_neuron_update) {
                 int spiked_ = !held_ & (v_ > v_thresh_);
                 /* cuba.yaml:32  v = v_reset */
                 v_ = spiked_ ? v_reset_ : v_;
-                fired[i - base] = (nl_u8)(spiked_);
+                fired[i - base] = (nl_u8)spiked_;
                 v_p_[i] = v_;
                 ge_p_[i] = ge_next_;
                 gi_p_[i] = gi_next_;
@@ -357,8 +357,6 @@ NL_KERNEL(k3_count_synapses) {
                     c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
                     if (c >= pool) break;
                     if (!(a < 256LL)) continue;
-                    const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
-                    (void)j;
                     k++;
                 }
             }

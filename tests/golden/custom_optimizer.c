@@ -586,7 +586,7 @@ NL_KERNEL(k6_lanes_dense) {
         const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
         const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
+        nl_tap *const tap = (nl_tap *)ctx->scratch;
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
@@ -625,7 +625,7 @@ NL_KERNEL(k7_lanes_dense) {
         const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
         const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
+        nl_tap *const tap = (nl_tap *)ctx->scratch;
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
@@ -924,7 +924,7 @@ NL_KERNEL(k16_lanes_dense) {
         const nl_i64 s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
         const nl_i64 s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
+        nl_tap *const tap = (nl_tap *)ctx->scratch;
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
@@ -965,7 +965,7 @@ NL_KERNEL(k17_dense_weight_gradient) {
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         const nl_i64 vectors = (s_ins_ + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
-        real *const rows = ((real *)ctx->scratch); /* [n][pitch], of a chunk */
+        real *const rows = (real *)ctx->scratch; /* [n][pitch], of a chunk */
         nl_vec *const sums = (nl_vec *)(rows + s_chunk_ * NL_LANES * pitch); /* of the chunks before, by tiles */
         nl_tap *const tap = (nl_tap *)(sums + s_sums_);
         for (nl_i64 begin = 0; begin < s_blocks_; begin += s_chunk_) {

@@ -289,7 +289,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
                 "identity": names.identity(precision),
                 "epilogue": names.epilogue,
                 "order": str(k.template.order),
-                "scratch": f"(({k.dialect.real} *)ctx->scratch)",
+                "scratch": f"({k.dialect.real} *)ctx->scratch",
             }
         )
     )

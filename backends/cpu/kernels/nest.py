@@ -34,7 +34,7 @@ from backends.c_family.cprint import (
 )
 from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Sums, Total, read_in_terms, rewritten
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
-from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
+from backends.kernel_ir.expr import Operand, braces, call, cast, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
@@ -196,7 +196,7 @@ class NestPrinter(NestBuilder):
 
         def flag(s: l2.Emit, scope: Scope) -> list[Stmt]:
             test, at = self.k.dialect.test(s.when, scope), next(found)
-            held, value = (wide[at], test) if wide else (flags[at], form("(nl_u8)({})", test))
+            held, value = (wide[at], test) if wide else (flags[at], cast("nl_u8", test))
             return [Set(held[v - base], value, span=s.span)]
 
         inner = self.body(flag, draws.scope).finish(n.prologue)
