@@ -7,6 +7,7 @@ from pathlib import Path
 
 from compiler.interchange.onnx.import_layers import COMPOSITE
 from compiler.layers import KIND, KINDS
+from compiler.layers.shared.onnx.importer import Importer
 
 MAY = ("compiler/layers/", "compiler/verify/model.py", "compiler/interchange/onnx/import_")
 """The layers; the verifier, which knows that a `learned` layer alone reads nothing; the import of ONNX,
@@ -37,3 +38,9 @@ def test_names_of_kinds_decide_nothing_outside_of_layers(root: Path) -> None:
 
 def _of_a_layer(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "kind" and "layer" in ast.unparse(node.value)
+
+
+def test_names_of_an_onnx_file_stay_where_they_may_stand() -> None:
+    m = Importer(21)
+    given, kept = ("t", "dt", "x", "x", "pi", "loss", "a.b"), ["t", "dt", "x", "x_2", "pi_layer", "loss_layer", "a_b"]
+    assert [m.fresh(name) for name in given] == kept

@@ -269,11 +269,7 @@ class Importer:
 _RESERVED = re.compile(
     r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
 )
-_WORDS = frozenset(
-    {
-        "and", "or", "not", "if", "else", "true", "false", "null", "e", "pi", "inf", "nan", "t", "dt", "step", "epoch"
-    }
-)  # fmt: skip
+_WORDS = frozenset({"and", "or", "not", "if", "else", "true", "false", "null", "e", "pi", "inf", "nan"})
 
 
 def refused(node: Any, reason: str) -> RunError:
