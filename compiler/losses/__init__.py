@@ -37,6 +37,8 @@ from compiler.losses.numbers import (
     KL_DIVERGENCE,
     MEAN_ABSOLUTE_ERROR,
     MEAN_SQUARED_ERROR,
+    POISSON,
+    SMOOTH_L1,
 )
 
 __all__ = ["LOSS", "LOSSES", "LOSS_KIND", "METRIC", "METRICS", "Answers", "LossKind", "MetricKind", "metric_of"]
@@ -91,8 +93,8 @@ _SUM = LossKind(
 )
 
 LOSSES: Final[tuple[LossKind, ...]] = (
-    SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, HINGE, KL_DIVERGENCE,
-    COSINE, _EXPRESSION, _SUM,
+    SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, SMOOTH_L1, HINGE,
+    KL_DIVERGENCE, POISSON, COSINE, _EXPRESSION, _SUM,
 )  # fmt: skip
 
 LOSS_KIND: Final[Mapping[str, LossKind]] = MappingProxyType({k.name: k for k in LOSSES})

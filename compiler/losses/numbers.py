@@ -106,7 +106,32 @@ HUBER = elementwise(
         ),
     ),
     "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
-    *("smooth_l1", "smooth_l1_loss", "huber_loss"),
+    *("huber_loss",),
+)
+
+SMOOTH_L1 = elementwise(
+    compared(
+        "smooth_l1",
+        "The size of large differences, and squares of small ones (Girshick 2015): `huber` over its `delta`.",
+        Field(
+            "beta",
+            Value("a positive number", "1", low=0, above=True),
+            "The difference from which on it is a straight line.",
+            default=1,
+        ),
+    ),
+    "0.5 * (p - t) * (p - t) / beta if abs(p - t) < beta else abs(p - t) - 0.5 * beta",
+    *("smooth_l1_loss",),
+)
+
+POISSON = elementwise(
+    compared(
+        "poisson",
+        "Minus the logarithm of the probability of counts, without what does not depend on the prediction, which is "
+        "the logarithm of the rate: exp(prediction) - target * prediction.",
+    ),
+    "exp(p) - t * p",
+    *("poisson_nll", "poisson_nll_loss"),
 )
 
 HINGE = elementwise(

@@ -98,6 +98,8 @@ CASES: dict[str, tuple[str, str, str, Loss]] = {
     "squared": (REAL, OUT, f"{{mean_squared_error: {P}}}", lambda p, t: float(((p - t) ** 2).mean())),
     "absolute": (REAL, OUT, f"{{mean_absolute_error: {P}}}", lambda p, t: float(np.abs(p - t).mean())),
     "huber": (REAL, OUT, "{huber: {prediction: out, target: y, delta: 0.4}}", huber),
+    "smooth_l1": (REAL, OUT, "{smooth_l1: {prediction: out, target: y, beta: 0.4}}", lambda p, t: huber(p, t) / 0.4),
+    "poisson": (REAL, OUT, f"{{poisson: {P}}}", lambda p, t: float((np.exp(p) - t * p).mean())),
     "hinge": (REAL, OUT, f"{{hinge: {P}}}", lambda p, t: float(np.maximum(0, 1 - p * t).mean())),
     "kl": (REAL, OUT.replace("out", "raw") + "\n    - log_softmax: {name: out}", f"{{kl_divergence: {P}}}",
         lambda p, t: float((np.where(t > 0, t * (np.log(np.where(t > 0, t, 1)) - p), 0)).sum(-1).mean())),

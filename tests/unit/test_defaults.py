@@ -147,6 +147,7 @@ train:
       - loss: {softmax_cross_entropy: {logits: out, target: z, class_weights: [1, 2, 1]}}
       - loss: {binary_cross_entropy: {logits: out, target: y}}
       - loss: {huber: {prediction: out, target: y}}
+      - loss: {smooth_l1: {prediction: out, target: y}}
   optimizer: {sgd: {learning_rate: 0.1}}
   penalty: [{l1: 0.1}, {l2: 0.1}]
   groups: [{of: out, set: {learning_rate: 0.2}}]
