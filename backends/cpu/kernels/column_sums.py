@@ -18,14 +18,14 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Element, is_real
+from backends.c_family.cprint import is_real
 from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.guards import placed
 from backends.cpu.kernels.lanes import in_lanes
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, cond, every, form, total
-from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style, rewritten
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Ref
 
@@ -74,13 +74,13 @@ def _counts_for_nothing(n: l2.Nest, formal: str) -> bool:
     return all(s.term == Ref(formal) and nothing.get(str(n.combine)) == n.fill for s in n.stages[0].sums)
 
 
-def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> list[Stmt]:
-    """One term of the outputs of columns [first, end)."""
+def _terms(p: NestPrinter, term: Sequence[Stmt], first: Code, end: Code) -> list[Stmt]:
+    """One term of the outputs of columns [first, end), of which `term` is that of one."""
     dim = p.par[-1].name
     column = p.vars[dim]
     guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and access.guards]
     if not guarded:
-        return [For(column, first, end, p.summed(dict(p.scope), totals), kind=Kind.POINTS)]
+        return [For(column, first, end, term, kind=Kind.POINTS)]
     ((f, access),) = guarded
     at = p.k.namer.beside(f.name, "from")
     addresses, parts, tests = p.addresses, list[Code](), list[Code | None]()
@@ -99,18 +99,18 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
             low, high = p.k.namer.fresh("low"), p.k.namer.fresh("high")
             before.append(Let("nl_i64", low, call("nl_column_from", -at, by, first, end)))
             before.append(Let("nl_i64", high, call("nl_column_from", extent - at, by, first, end)))
-    element = Element(p.k.pointers[f.name][total(parts)], f.dtype, f.mode)
-    body = p.summed(dict(p.scope), totals, {**p.elements, f.name: element})
-    lines: list[Stmt] = [*before, For(column, low, high, body, kind=Kind.POINTS)]
+    inside = {p.elements[f.name].value: p.k.pointers[f.name][total(parts)]}
+    lines: list[Stmt] = [*before, For(column, low, high, rewritten(term, inside.get), kind=Kind.POINTS)]
     rows = every(tests)
     return lines if rows is None else [If(rows, lines)]
 
 
 def _column_sums(p: NestPrinter) -> list[Stmt]:
-    n, namer = p.nest, p.k.namer
+    namer = p.k.namer
     column, extent = p.vars[p.par[-1].name], p.k.extent(p.par[-1].extent)
     first, end = namer.fresh("first"), namer.fresh("end")
-    totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in p.totals(p.scope)]
+    (built,) = p.built().sums
+    totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in built.totals]
 
     def declared(x: Total) -> list[Stmt]:
         start = Set(x.at[column - first], p.identity(x.type, x.combine))
@@ -121,12 +121,9 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
 
     held = [replace(x, at=sums) for x, sums, _ in totals]
     blocks = p.in_blocks(held, declared, lambda x: x[column - first], each)
-    inner = p.over_terms(_terms(p, blocks.totals, first, end), blocks)
-    body = p.body()
-    for x, _, _ in totals:
-        body.scope |= x.symbol
+    inner = p.over_terms(_terms(p, built.at([x.at for x in blocks.totals]).term, first, end), blocks)
     own = [Let(kind, x.at, sums[column - first], const=False) for x, sums, kind in totals]
-    last = [*own, *body.finish(n.epilogue)]
+    last = [*own, *built.after]
     lines: list[Stmt] = [
         For(first, 0, extent, [
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
