@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -585,6 +586,12 @@ MUTANTS = (
         ("backends.cpu.emit.emit:shared_functions",),
         _always(frozenset()),
         ("tests/unit/test_growth.py::test_functions_that_many_models_call_are_not_copied",),
+    ),
+    Mutant(
+        "exponentials of matrices in one thread",
+        ("compiler.passes.cells.cell_columns:one_thread",),
+        _always(nullcontext()),
+        ("tests/unit/test_blas.py::test_exponentials_of_small_matrices_take_one_thread",),
     ),
     Mutant(
         "kernels of waves for many models",

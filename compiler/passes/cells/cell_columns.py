@@ -20,6 +20,7 @@ from compiler.core.errors import ModelError
 from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
+from compiler.passes.cells.blas import one_thread
 
 
 def _param(params: tuple[tuple[str, l0.Value], ...], position: int, name: str) -> l0.Value:
@@ -80,5 +81,6 @@ def exponentials(matrices: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     keys = [m.tobytes() for m in matrices]
     distinct = dict(zip(keys, matrices, strict=True))
     number = {key: i for i, key in enumerate(distinct)}
-    found: npt.NDArray[np.float64] = expm(np.stack(list(distinct.values())))
+    with one_thread():
+        found: npt.NDArray[np.float64] = expm(np.stack(list(distinct.values())))
     return found[[number[key] for key in keys]]
