@@ -24,7 +24,7 @@ from compiler.ir.level1.stages import BEFORE, PAST
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT
-from compiler.passes.program.build_program import Place, ProgramBuilder, Row
+from compiler.passes.program.build_program import Place, ProgramBuilder
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
 
@@ -36,8 +36,7 @@ def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instance
             instance = instances[x.population]
             array = array_name(x.population, x.variable)
             past = Past(array, own_array(array, "past"), instance.size, x.slots)
-            row = past_row(builder, past, phase, x.population, f"({x.variable})", instance.span)
-            row.launch(phase) if phase == "init" else row.run(Place(PAST))
+            past_row(builder, past, phase, PAST, x.population, f"({x.variable})", instance.span)
 
 
 @dataclass(frozen=True)
@@ -50,21 +49,22 @@ class Past:
     slots: int
 
 
-def past_row(builder: ProgramBuilder, past: Past, phase: str, owner: str, what: str, span: Span, when: str = "") -> Row:
-    """A row that fills all slots of a ring buffer ("init"), or that of this step ("step"), and makes the array. Rows
-    that run together have the same `when`."""
+def past_row(builder: ProgramBuilder, past: Past, phase: str, stage: str, owner: str, what: str, span: Span) -> None:
+    """The row that fills all slots of a ring buffer ("init"), or in a `stage` that of this step ("step"), and makes the
+    array."""
     real = builder.precision
     value, slot = l2.Assign("past", Ref("x")), l2.Assign("slot", Ref("step") % Ref("ring_slots"))
     index, title = ("s", "past at the start") if phase == "init" else ("slot", "past")
     access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
-    k = builder.kernel(f"{owner}: {title} {what}", l2.Kind.MAP, span, when)
+    k = builder.kernel(f"{owner}: {title} {what}", l2.Kind.MAP, span, stage)
     k.read("x", real, past.array)
     k.write("past", real, past.ring, access)
     k.column("n", past.n)
     k.column("ring_slots", past.slots)
     nest = l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,)) if phase == "init" else l2.Nest(FLAT, (slot, value))
     builder.array(l2.Array(past.ring, real, (past.slots, past.n), Role.STATE, span=span))
-    return k.add_row(nest, past.ring)
+    row = k.add_row(nest, past.ring)
+    row.launch(phase) if phase == "init" else row.run(Place(stage))
 
 
 def copy_before(builder: ProgramBuilder, graph: SpikingGraph) -> None:

@@ -34,18 +34,19 @@ RANDOM: Final[Mapping[str, str]] = MappingProxyType(
 """Random calls, and the draws that they become."""
 
 
-def number_draws(e: Expr, count: list[int]) -> Expr:
-    """Random calls become draws of the row's stream at (step, element): key, index, number of the draw."""
+def number_draws(e: Expr, count: list[int], index: str = "i", outer_first: bool = True) -> Expr:
+    """Random calls become draws of the row's stream at (step, index): key, index, number of the draw. `outer_first`:
+    a call has its number before those in its arguments."""
 
     def draw(x: Expr) -> Expr:
         if not isinstance(x, Call) or x.func not in RANDOM:
             return x
         count[0] += 1
         number = Num(count[0] - 1)
-        args = tuple(number_draws(a, count) for a in x.args)
-        return Call(RANDOM[x.func], (Ref("key"), Ref("i"), number, *args), x.span)
+        args = tuple(number_draws(a, count, index) for a in x.args) if outer_first else x.args
+        return Call(RANDOM[x.func], (Ref("key"), Ref(index), number, *args), x.span)
 
-    return rewrite(e, draw, top_down=True, shared=False)
+    return rewrite(e, draw, top_down=outer_first, shared=False)
 
 
 def numbered(sets: Sequence[l0.Set], count: list[int]) -> tuple[l0.Set, ...]:

@@ -23,7 +23,7 @@ from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
 from compiler.ir.digest import digest
 from compiler.ir.level1.stages import IN_SEQUENCE, ORDER
-from compiler.ir.space import DType
+from compiler.ir.space import DType, Role
 from compiler.passes.program.clock import WARMUP
 from compiler.passes.program.formals_read import formals_read
 from compiler.passes.program.lookups import with_tables
@@ -210,6 +210,14 @@ class ProgramBuilder:
         if contents is not None:
             self.constants[array.name] = contents
         return array.name
+
+    def vector(
+        self, name: str, dtype: DType, extent: int | l2.SizeOf, role: Role, unit: str = "1", span: Span = NOWHERE
+    ) -> str:
+        """Adds an array of one axis, of as many elements as another array says where that is not known; returns its
+        name."""
+        shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
+        return self.array(l2.Array(name, dtype, shape, role, None, size_from, unit, span))
 
     def loop(self, phase: str, first: int, steps: int, name: str) -> None:
         """The launches of a phase from number `first` on are the body of a loop."""

@@ -78,13 +78,19 @@ def _columns(kind: str, args: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def drawn(
-    kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", of: str = "", step: int | None = None
+    kind: str,
+    args: Mapping[str, float],
+    key: str = "key",
+    index: str = "i",
+    of: str = "",
+    step: int | None = None,
+    number: int = 0,
 ) -> tuple[Expr, dict[str, float]]:
     """The expression of one draw over columns, and these: `low` is called so, or follows from the name `of`. `step`:
-    the draw is that of this step (default: the current one)."""
+    the draw is that of this step (default: the current one), where it has a `number`."""
 
     def call(name: str) -> Expr:
-        return Call(name, (Ref(key), Ref(index), Num(0), *(() if step is None else (Num(step),))))
+        return Call(name, (Ref(key), Ref(index), Num(number), *(() if step is None else (Num(step),))))
 
     names = {c: derived(of, Way.GIVEN, c) if of else c for c in _columns(kind, args)}
     columns = {name: args[c] for c, name in names.items()}
@@ -149,10 +155,7 @@ def initialise(
     if isinstance(value, l0.FromFile | l0.Listed):
         given = _given(name, value, extent).astype(stored.numpy)
     if name not in builder.arrays:
-        shape = (-1,) if isinstance(extent, l2.SizeOf) else (extent,)
-        size_from = extent.array if isinstance(extent, l2.SizeOf) else None
-        role = Role.STATE if isinstance(value, l0.Driven) else role
-        builder.array(l2.Array(name, stored, shape, role, None, size_from, unit, where))
+        builder.vector(name, stored, extent, Role.STATE if isinstance(value, l0.Driven) else role, unit, where)
     if isinstance(value, l0.Driven):  # written in each step before it is read (lower_drives)
         return name
     if given is not None:
@@ -192,9 +195,8 @@ def from_formula(
         constant = l0.Const(float(evaluate(e, dict(numbers))), formula.span)
         return initialise(builder, name, constant, None, role, unit, size=extent, span=formula.span)
     real = builder.precision
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     if name not in builder.arrays:
-        builder.array(l2.Array(name, real, shape, role, None, size_from, unit, formula.span))
+        builder.vector(name, real, extent, role, unit, formula.span)
     # Operands are named by number: formulas of one form share their text.
     names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
     scalars = sorted(refs(e) & numbers.keys() - arrays.keys())

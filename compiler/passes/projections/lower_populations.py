@@ -56,8 +56,7 @@ def lower_populations(
     keep_past(builder, graph.past, instances)
     numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
     families = {p.name: p for p in model.projections}
-    given = (model.simulate.dt, numbers, graph.phases, families, graph.synapses)
-    synapses = SynapseLowering(builder, deliveries, *given)
+    synapses = SynapseLowering(builder, deliveries, model.simulate.dt, numbers, families, graph)
     for p in graph.projections:
         synapses.family(p, _links(p, builder, instances))
     record_events(builder, model, instances)

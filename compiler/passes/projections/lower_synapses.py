@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.passes.projections.synapse_rows as rows
 from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level1.synapses import (
     GONE,
     Arrival,
@@ -53,9 +54,8 @@ class SynapseLowering:
     deliveries: Deliveries
     dt: float
     model_numbers: Mapping[str, float]
-    phases: Mapping[str, l0.PhaseDef]
     projections: Mapping[str, l0.Projection]
-    cells: tuple[SynapseCell, ...]
+    graph: SpikingGraph
     _texts: dict[int, SynapseKernel] = field(default_factory=dict)
     _places: dict[int, Place] = field(default_factory=dict)
     _cache: rows.Cache = field(default_factory=dict)
@@ -70,7 +70,7 @@ class SynapseLowering:
             return
         copies, done = Counter(member_name(p.family, m) for m in p.family.members), Counter[str]()
         for number, link in links:
-            self._lower(link, self.cells[p.cell_of(number)], done[link.stored], copies[link.stored])
+            self._lower(link, self.graph.synapses[p.cell_of(number)], done[link.stored], copies[link.stored])
             done[link.stored] += 1
 
     def _lower(self, link: Link, cell: SynapseCell, copy: int, copies: int) -> None:
@@ -78,7 +78,7 @@ class SynapseLowering:
         (`Link.stored`)."""
         given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
         s = rows.Synapses(*given, self.deliveries, cell, copy, copies, self._cache)
-        s.numbers.update((every, self.phases[phase].every) for every, phase in cell.every.items())
+        s.numbers.update((every, self.graph.phases[phase].every) for every, phase in cell.every.items())
         s.numbers.update(clear_columns(link.projection))
         found = s.found()
         bind_names(s, found, dict(self.model_numbers), self.dt)
@@ -104,18 +104,16 @@ class SynapseLowering:
 
     def _at_neurons(self, s: rows.Synapses, one: AtNeurons) -> None:
         text = self._text(one, lambda: neurons_text(s.cell, one, s.deliveries.fixed_point))
-        if one.sends:
-            rows.at_every_neuron(s, self._place(one), text, one.end)
-        elif one.event is not None:
-            rows.at_neurons(_noting(s, one, one.end), self._place(one), text, one.end, _source(s, one.event))
+        if one.sends or one.event is not None:
+            happening = None if one.event is None else _source(s, one.event)
+            rows.at_neurons(_noting(s, one, one.end), self._place(one), text, one.end, happening)
         else:
-            condition = one.condition
-            if condition is not None:
-                slots, size = _source(s, condition).slots, s.instance(one.end).size
-                owner = event_name(s.projection, s.member, condition.name)
-                event_lists(self.builder, owner, slots, size, s.projection.span)
-            happening = None if condition is None else _source(s, condition)
-            rows.at_all_neurons(s, self._place(one), text, one.end, happening)
+            happening, size = None, s.instance(one.end).size
+            if one.condition is not None:
+                happening = _source(s, one.condition)
+                owner = event_name(s.projection, s.member, one.condition.name)
+                event_lists(self.builder, owner, happening.slots, size, s.projection.span)
+            rows.at_all(s, self._place(one), text, one.end, size, happening)
 
     def _sum(self, s: rows.Synapses, one: SynapseSum) -> None:
         s.arrays.pop(one.name, None)
@@ -131,7 +129,7 @@ class SynapseLowering:
         if one.event is not None:
             _reach(s, one, text, one.event, self._place(one))
         elif s.shared and text.written & set(s.cell.states):
-            rows.at_elements(s, self._place(one), text, found.extent)
+            rows.at_all(s, self._place(one), text, "syn", found.extent)
         else:
             rows.at_synapses(_noting(s, one, "post"), self._place(one), text, found, "pre", None)
 
@@ -142,7 +140,7 @@ class SynapseLowering:
     def _place(self, one: AtNeurons | OverSynapses) -> Place:
         """That of an operation, made once."""
         if id(one) not in self._places:
-            due = EVERY_STEP if one.due is None else due_steps(self.phases, one.due)
+            due = EVERY_STEP if one.due is None else due_steps(self.graph.phases, one.due)
             self._places[id(one)] = Place(one.stage, due, 0 if isinstance(one, AtNeurons) else one.part)
         return self._places[id(one)]
 

@@ -195,9 +195,8 @@ def _fill_placed(
 ) -> str:
     """The array with one element per synapse, filled in the init phase; returns its name. `found`: by the sources. With
     `whole` the elements are integers of that type, rounded to nearest."""
-    builder, real, extent = link.builder, link.builder.precision, found.extent
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
-    builder.array(l2.Array(array, whole or real, shape, Role.SYNAPSE, None, size_from, unit, value.span))
+    builder, real = link.builder, link.builder.precision
+    builder.vector(array, whole or real, found.extent, Role.SYNAPSE, unit, value.span)
     target = "value"
     e, numbers, counts = placed(value, target)
     counted, held = counted_formals(link, found, counts)

@@ -16,7 +16,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, model_name
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite, substitute
+from compiler.expr.ast import Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.synapses import GONE, REPLACED, NewSynapses
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.level2.variable_arrays import own_array
@@ -140,18 +140,18 @@ def _start(s: Synapses, what: str) -> tuple[SynapseKernel, dict[str, float]]:
     own: dict[str, Expr] = {model_name(name): Ref(name) for name in declared}
     columns: dict[str, float] = {}
     values: list[tuple[str, Expr]] = []
-    kinds: list[object] = []
-    count = [0]
+    draws = 0
     for state in d.state:
-        e, used = _value(given.get(model_name(state.name), state.init), state.name, own, count)
+        value = given.get(model_name(state.name), state.init)
+        e, used = _value(value, state.name, own, draws)
+        draws += isinstance(value, l0.Distribution)
         columns |= used
         values.append((state.name, e))
-        kinds.append(e)
     if "updated" in s.arrays:
         values.append(("updated", Ref("step")))
     if "exists" in s.arrays:
         values.append(("exists", Num(1)))
-    key = ("new synapses", s.cell.number, what, tuple(kinds), "updated" in s.arrays)
+    key = ("new synapses", s.cell.number, what, tuple(values))
     if key not in s.cache:
         is_gone = Ref(GONE).eq(REPLACED)
         statements: tuple[l2.Statement, ...] = tuple(l2.Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
@@ -162,8 +162,8 @@ def _start(s: Synapses, what: str) -> tuple[SynapseKernel, dict[str, float]]:
     return text, columns
 
 
-def _value(value: l0.Value, state: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
-    """The initial value of a state as an expression, and its columns."""
+def _value(value: l0.Value, state: str, own: dict[str, Expr], draws: int) -> tuple[Expr, dict[str, float]]:
+    """The initial value of a state as an expression, and its columns; `draws` before it."""
     match value:
         case l0.Const(number):
             start = derived(state, Way.GIVEN, "start")
@@ -174,18 +174,5 @@ def _value(value: l0.Value, state: str, own: dict[str, Expr], count: list[int]) 
             e, numbers, _ = placed(value, state)  # the frontend refuses numbers of synapses that change
             return e, dict(numbers)
         case l0.Distribution(kind, args):
-            e, columns = drawn(kind, dict(args), index="syn", of=state)
-            return _numbered(e, count), columns
+            return drawn(kind, dict(args), index="syn", of=state, number=draws)
     raise AssertionError(f"new synapses have no values from {type(value).__name__}")
-
-
-def _numbered(e: Expr, count: list[int]) -> Expr:
-    """Numbers the draws distinctly."""
-
-    def draw(x: Expr) -> Expr:
-        if not isinstance(x, Call) or x.args[:1] != (Ref("key"),):
-            return x
-        count[0] += 1
-        return Call(x.func, (*x.args[:2], Num(count[0] - 1), *x.args[3:]), x.span)
-
-    return rewrite(e, draw, shared=False)

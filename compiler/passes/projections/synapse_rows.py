@@ -26,7 +26,7 @@ from compiler.ir.level1.synapses import DELAYS, Arrival, Keep, SynapseCell, Syna
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, delivered_name, room_of
 from compiler.passes.cells.cell_columns import propagator
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.program.build_program import Draft, Place, Prototype, Signature
@@ -158,14 +158,13 @@ def keep_trace(s: Synapses, one: Keep) -> None:
     ring = own_array(held.array, "before" if one.stage == ENDS_PAST else "after")
     past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
     for phase in ("init", "step"):
-        row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[one.name].variable})", span, one.stage)
-        row.launch(phase) if phase == "init" else row.run(Place(one.stage))
+        past_row(s.builder, past, phase, one.stage, s.name, f"({s.cell.externals[one.name].variable})", span)
     s.rings[one.name, one.stage] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
 
 
 def _past(s: Synapses, held: BoundArray, access: l2.Access, out: Signature) -> l2.Access:
     """The access to an element of a ring buffer of past state, and its columns. One element per neuron of a map is that
-    of the local `past_slot` (at_all_neurons)."""
+    of the local `past_slot` (at_all)."""
     late, size = s.member.delay_of(held.end), f"n_{held.end}"
     if not isinstance(access, l2.At):
         out.column("past_slots", held.slots)
@@ -301,17 +300,32 @@ def _events(s: Synapses, happening: EventSource, signature: Signature) -> l2.Eve
     return l2.Events("spikes", "spike_count", "slots", "delay", "room")
 
 
-def at_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening: EventSource) -> None:
-    """The statements run once for each neuron of `end` with an event: a relation of each with itself."""
-    bound = {"spikes": happening.spikes, "spike_count": happening.count}
-    signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn"), "one": l2.SCALAR})
-    events = _events(s, happening, signature)
+def at_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening: EventSource | None) -> None:
+    """The statements run once for each neuron of `end` with an event (None: for every neuron; they deliver): a relation
+    of each with itself."""
+    access: dict[str, l2.Access] = {end: l2.At("syn"), "one": l2.SCALAR}
+    events: l2.Events | l2.Every = l2.Every("n_pre")
+    if happening is None:
+        signature = _signature(s, text, (), {}, access)
+        signature.column("n_pre", s.instance(end).size)
+    else:
+        bound = {"spikes": happening.spikes, "spike_count": happening.count}
+        signature = _signature(s, text, EVENT_FORMALS, bound, access)
+        events = _events(s, happening, signature)
     _row(s, at, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
 
-def at_all_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening: EventSource | None = None) -> None:
-    """The statements run for every neuron of `end`; with `happening`, those for which the local `happens` holds become
-    its list of this step (`condition_arrays`)."""
+def at_all(
+    s: Synapses,
+    at: Place,
+    text: SynapseKernel,
+    end: str,
+    size: int | l2.SizeOf,
+    happening: EventSource | None = None,
+) -> None:
+    """The statements run for every neuron of `end`, or ("syn") once for each element of a kernel, whose states all
+    synapses with it share. `size`: how many; with `happening`, neurons for which the local `happens` holds become its
+    list of this step."""
     signature = _signature(s, text, (), {}, {end: l2.ELEMENT, "one": l2.SCALAR})
     statements = text.statements
     if "past_slots" in signature.columns:
@@ -322,23 +336,8 @@ def at_all_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happen
         signature.write("spike_count", DType.I32, happening.count, l2.ByName())
         signature.column("slots", happening.slots)
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
-    signature.column("n", s.instance(end).size)
-    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements))
-
-
-def at_elements(s: Synapses, at: Place, text: SynapseKernel, size: int | l2.SizeOf) -> None:
-    """The statements run once for each element of a kernel, whose states all synapses with it share."""
-    signature = _signature(s, text, (), {}, {"syn": l2.ELEMENT, "one": l2.SCALAR})
     signature.column("n", size)
-    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), text.statements))
-
-
-def at_every_neuron(s: Synapses, at: Place, text: SynapseKernel, end: str) -> None:
-    """The statements, which deliver, run for every neuron of `end` in every step: a relation of each with itself."""
-    signature = _signature(s, text, (), {}, {end: l2.At("syn"), "one": l2.SCALAR})
-    signature.column("n_pre", s.instance(end).size)
-    body = l2.Propagate(l2.Every("n_pre"), l2.OneToOne(), text.statements)
-    _row(s, at, text, l2.Kind.PROPAGATE, signature, body)
+    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest(FLAT, statements))
 
 
 def take_delivered(s: Synapses, one: Arrival) -> None:
@@ -363,9 +362,7 @@ def take_delivered(s: Synapses, one: Arrival) -> None:
 
 def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
     """Makes an array of real numbers that lives within a step."""
-    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
-    span = s.cell.definition.span
-    s.builder.array(l2.Array(name, s.builder.precision, shape, Role.WORK, None, size_from, span=span))
+    s.builder.vector(name, s.builder.precision, size, Role.WORK, span=s.cell.definition.span)
 
 
 def sum_kernel(s: Synapses, one: SynapseSum, what: str, kind: l2.Kind) -> Draft:
@@ -380,5 +377,5 @@ def start_row(s: Synapses, one: SynapseSum, array: str, size: int | l2.SizeOf, s
     k.write("out", s.builder.precision, array)
     k.column("n", size)
     k.column("start", start, s.builder.precision)
-    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
+    nest = l2.Nest(FLAT, (l2.Assign("out", Ref("start")),))
     k.add_row(nest, array).run(at)

@@ -20,9 +20,9 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.core.symbols import Way, symbol
 from compiler.core.symbols import derived as derived_from
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level1.synapses import EXISTS, AtNeurons, AtSynapses, SynapseCell
-from compiler.passes.model.split_cells import RANDOM
+from compiler.passes.model.split_cells import number_draws
 from compiler.passes.program.clock import STEP_END
 from compiler.passes.synapses.schedule_synapses import used_lets
 
@@ -68,24 +68,15 @@ class SynapseKernel:
         return frozenset(found)
 
 
-def numbered(e: Expr, count: list[int], index: str) -> Expr:
-    """Random calls as draws of the row's stream at (step, index): key, index, number of the draw."""
-
-    def draw(x: Expr) -> Expr:
-        if not isinstance(x, Call) or x.func not in RANDOM:
-            return x
-        count[0] += 1
-        return Call(RANDOM[x.func], (Ref("key"), Ref(index), Num(count[0] - 1), *x.args), x.span)
-
-    return rewrite(e, draw, shared=False)
+def _at_end(e: Expr, count: list[int], index: str) -> Expr:
+    """At the end of the step, with numbered draws."""
+    return number_draws(substitute(e, {"t": STEP_END}), count, index, outer_first=False)
 
 
 def statements_of(sets: Iterable[l0.Set], index: str) -> tuple[l2.Statement, ...]:
-    """Assignments at the end of the step, with numbered draws."""
+    """Assignments at the end of the step."""
     count = [0]
-    return tuple(
-        l2.Assign(s.target, numbered(substitute(s.value, {"t": STEP_END}), count, index), s.span) for s in sets
-    )
+    return tuple(l2.Assign(s.target, _at_end(s.value, count, index), s.span) for s in sets)
 
 
 def neurons_text(cell: SynapseCell, one: AtNeurons, fixed_point: bool) -> SynapseKernel:
@@ -152,7 +143,7 @@ class _Writer:
     count: list[int] = field(default_factory=lambda: [0])
 
     def value_of(self, e: Expr) -> Expr:
-        return numbered(substitute(e, {"t": STEP_END}), self.count, "syn")
+        return _at_end(e, self.count, "syn")
 
     def assign(self, s: l0.Set, value: Expr | None = None) -> None:
         value = self.value_of(s.value) if value is None else value

@@ -135,9 +135,8 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
 
 def steps_array(s: Synapses, array: str, end: str, extent: int | l2.SizeOf) -> BoundArray:
     """An array of steps, 0 at the start."""
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     role = Role.SYNAPSE if end == "syn" else Role.STATE
-    s.builder.array(l2.Array(array, DType.I32, shape, role, None, size_from, span=s.projection.span))
+    s.builder.vector(array, DType.I32, extent, role, span=s.projection.span)
     return BoundArray(array, DType.I32, end)
 
 

@@ -261,11 +261,16 @@ def _drawing_of(link: Link) -> Drawing:
     return Drawing(rule, tuple(more), {"table": shared}, columns, probability)
 
 
+def _make_rows(link: Link, counted: Link) -> None:
+    """The arrays of rows with as many synapses as the rows of `counted` say."""
+    link.filled("row", DType.I64, (link.pre.size + 1,))
+    size = l2.SizeOf(counted.array("row"))
+    link.builder.vector(link.array("col"), DType.I32, size, Role.SYNAPSE, span=link.projection.span)
+
+
 def _draw_rows(link: Link) -> None:
     """Count, scan, fill."""
-    row, span = link.array("row"), link.projection.span
-    link.filled("row", DType.I64, (link.pre.size + 1,))
-    link.builder.array(l2.Array(link.array("col"), DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
+    _make_rows(link, link)
     drawing = _drawing_of(link)
     drawing.count(link)
     drawing.stage(link, "fill")
@@ -283,11 +288,7 @@ def _draw_part(link: Link) -> None:
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
     part = Link(link.projection, link.member, pre, post, link.builder, link.storage, link.shared, part=PART)
     _draw_rows(part)
-    span = link.projection.span
-    link.filled("row", DType.I64, (link.pre.size + 1,))
-    link.builder.array(
-        l2.Array(link.array("col"), DType.I32, (-1,), Role.SYNAPSE, size_from=part.array("row"), span=span)
-    )
+    _make_rows(link, part)
     sources, targets = (
         np.arange(whole.size) if runs is None else np.concatenate([np.arange(a, b + 1) for a, b in runs.runs])
         for runs, whole in zip(link.member.parts, (link.pre, link.post), strict=True)
