@@ -10,7 +10,7 @@ second. Where sums are long, those of all rows stay near, and columns are packed
 it is multiplied, what is packed next is prefetched. Rows of a whose terms are neighbours are not packed: tiles read
 them where they lie, or dense copies of them where many panels of columns do. Whichever operand has the last axis of y
 is b, or, where rows of a need no packing, the one with fewer columns to pack: finished blocks of sums are transposed
-then. Terms are added in order of k, whatever the blocks.
+then. Terms are added in order of k, whatever the blocks, but where there are many: the sums of their blocks are then.
 
 With the batch in the lanes only convolutions are so computed: windows of one pixel, whose terms lie far apart, and
 large ones.
@@ -44,6 +44,8 @@ ROWS, COLS = 12, 32
 """Multiples of every register tile that the template may have."""
 HIGH, DEEP, SHALLOW, WIDE, NEAR = 132, 240, 128, 2048, 512
 """Rows and terms (or fewer) of a block of a; columns of a strip of y at most, and where packed ones are not kept."""
+LONG: Final = 4096
+"""Terms from which on a sum is that of the blocks' sums, so that its error does not grow with its length."""
 COPIED = 128
 """Columns of a strip from which on lines of a are copied, which so many panels read."""
 LEVELS = 3
@@ -183,7 +185,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
             values[f"s_{role}{level}"] = d.extent
             for operand in {"g": "ab", "m": "a", "n": "b", "k": "ab"}[role]:
                 values[f"s_{operand}_{role}{level}"] = d.a if operand == "a" else d.b
-    values |= {"s_high": high, "s_tall": tall, "s_depth": DEEP, "s_wide": width}
+    values |= {"s_high": high, "s_tall": tall, "s_depth": DEEP, "s_wide": width, "s_long": LONG}
     known = dict(literals)
     lines, turned = known["lines"], known["rows"] > known["cols"]
     if lines:
