@@ -185,7 +185,7 @@ def test_values_that_are_rounded_to_bf16_come_from_coarse_functions() -> None:
 def test_maps_of_bf16_are_optimised() -> None:
     """Quickly compiled ones keep registers in memory."""
     merged = program("transformer", "cuda", "mixed")
-    (maps,) = (x for x in parts_of(merged) if x.name == "maps")
+    (maps,) = (x for x in parts_of(merged, {}) if x.name == "maps")
     assert maps.kernels and not maps.quick
     bodies = [merged.templates[t].body for t in maps.kernels]
     assert all(isinstance(b, Nest) and b.combine is None for b in bodies)
@@ -216,7 +216,7 @@ def test_products_of_one_launch_split_their_sums_as_it_needs() -> None:
 def test_blocks_of_large_maps_of_bf16_are_few() -> None:
     """As many points as ResNet-50's first activations have."""
     merged = program("transformer", "cuda", "mixed")
-    (maps,) = (x for x in parts_of(merged) if x.name == "maps")
+    (maps,) = (x for x in parts_of(merged, {}) if x.name == "maps")
     tables, kernels = write_tables(merged, place(merged, {}), 1, {}), emit(merged).kernels
     for t in maps.kernels:
         template = merged.templates[t]
