@@ -1,6 +1,6 @@
 """Inference: the standalone C file and the phase `predict` beside onnxruntime, in one thread.
 
-    python benchmarks/bench_inference.py [MODEL[:BATCH] ...]      (needs onnx and onnxruntime)
+    python benchmarks/bench_inference.py [MODEL[:BATCH[:PARAM=VALUE ...]] ...]      (needs onnx and onnxruntime)
 
 Models are those of models/ and of benchmarks/models (as `benchmarks/resnet50`); without BATCH one sample at a time.
 Weights are random. All compute the same batch in turn, round after round, so that the machine's load is shared; medians
@@ -61,8 +61,8 @@ def measure(calls: dict[str, Callable[[], object]]) -> dict[str, tuple[float, fl
     return {name: (float(np.median(t)), min(t)) for name, t in times.items()}
 
 
-def bench(which: str, batch: int, folder: Path) -> None:
-    model = without_training(which, folder)
+def bench(which: str, batch: int, values: dict[str, str], folder: Path) -> None:
+    model = without_training(which, folder, values=values)
     name = model.stem
     file = folder / f"{name}.safetensors"
     save_file(weights_of(model), file)
@@ -107,10 +107,10 @@ def bench(which: str, batch: int, folder: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or ["lenet5", "resnet20", "mlp"]:
-            model, _, batch = name.partition(":")
+            model, batch, *values = name.split(":") if ":" in name else (name, "1")
             own = Path(folder) / name.replace("/", "-")  # libraries of one path would be loaded once
             own.mkdir()
-            bench(model, int(batch or 1), own)
+            bench(model, int(batch), dict(v.split("=") for v in values), own)
 
 
 if __name__ == "__main__":

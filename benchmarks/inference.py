@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import yaml
@@ -15,9 +17,11 @@ from compiler.runtime.artifacts.safetensors import learned
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def without_training(which: str, folder: Path, precision: str = "float32") -> Path:
+def without_training(
+    which: str, folder: Path, precision: str = "float32", values: Mapping[str, str] = MappingProxyType({})
+) -> Path:
     """A copy of a model of models/, or of benchmarks/models (`benchmarks/resnet50`), in `folder` that needs no data:
-    without `train`."""
+    without `train`. `values`: of its params."""
     group, _, name = which.rpartition("/")
     source = ROOT / (f"{group}/models" if group else "models") / f"{name}.yaml"
     whole = yaml.safe_load(source.read_text())
@@ -25,6 +29,8 @@ def without_training(which: str, folder: Path, precision: str = "float32") -> Pa
     read = content.pop("train")["loss"]["softmax_cross_entropy"]["target"]
     del content["network"]["inputs"][read]
     content["numerics"] = {"precision": precision}
+    for key, value in values.items():
+        content["params"][key]["value"] = yaml.safe_load(value)
     model = folder / f"{name}.yaml"
     model.write_text(yaml.safe_dump(content, sort_keys=False))
     return model
