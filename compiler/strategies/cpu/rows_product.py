@@ -196,7 +196,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     strips, vectors = -(-cols // width), -(-cols // lanes)
     end = cost.PANEL_END + turned * cost.PANEL_BACK
     operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
-    if not lines:
+    if not lines or width > COPIED:
         operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
     return Choice(
