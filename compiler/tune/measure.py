@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -71,12 +71,6 @@ class Measured:
     microseconds: Mapping[str, float]
     wrong: tuple[str, ...] = ()
     errors: Mapping[str, float] = field(default_factory=dict)
-
-
-class Watcher(Protocol):
-    """Called for every problem: its number, the total, and its path."""
-
-    def __call__(self, number: int, count: int, path: str, /) -> None: ...
 
 
 @dataclass(frozen=True)
