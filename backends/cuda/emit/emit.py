@@ -180,7 +180,9 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     waves = [f for f in x.waves if share.wave in (None, f.wave)]
     kernels = printed(blocks)
     shapes = printed([points] if points else [])
-    file = file_names(program, kernels, names_of(s for b in (*blocks, points) for s in b), "cuda")
+    deliveries = any(f.event for f in waves)
+    called = names_of(s for b in (*blocks, points) for s in b) | ({"nl_slot"} if deliveries else set())
+    file = file_names(program, kernels, called, "cuda")
     names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
     text = render(
         "module.cu.j2",
@@ -189,7 +191,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         shape_text=shapes.text,
         helpers=share.helpers,
         waves={kernel_name(n): [f for f in x.waves if f.wave == n] for n in sorted({f.wave for f in waves})},
-        deliveries=any(f.event for f in waves),
+        deliveries=deliveries,
         delivery_words=WORDS,
         wave_blocks=PER_PROCESSOR,
         wave_room=ROOM,
