@@ -133,9 +133,11 @@ def _as_convolution(p: Problem) -> _Equivalent:
 
 
 def _turned(p: Problem) -> _Equivalent:
-    """Forwards, without division; or backwards where it is that already."""
+    """Forwards, without division; or backwards where it is that already. A window of one pixel has no other direction,
+    but may be divided."""
     conv = convolution(p)
-    refuse_if(conv.rows.taps * conv.cols.taps == 1, "the window has one pixel")
+    divided = max(conv.rows.div, conv.cols.div) > 1
+    refuse_if(conv.rows.taps * conv.cols.taps == 1 and not divided, "the window has one pixel")
     plain = all(a.div == 1 and a.tap >= 1 for a in (conv.rows, conv.cols))
     _, r, s = conv.summed
     flip = _turning(p, (conv.rows, r), (conv.cols, s), plain)

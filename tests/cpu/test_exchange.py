@@ -37,6 +37,7 @@ MODELS = Path(__file__).parents[2] / "models"
 DATA = MODELS / "data" / "digits.npz"
 PLAIN = Conv(32, 16, 16, 8, 8, (5, 5), stride=(2, 2), pad=2)
 WIDE = Conv(16, 16, 8, 8, 9, dilate=2, pad=1)
+STRIDED = Conv(5, 24, 40, 9, 8, (1, 1), stride=(2, 3))
 GROUPS = Conv(16, 32, 6, 9, 9, stride=(2, 1), pad=1, groups=2)
 LARGE = Conv(16, 16, 16, 24, 24, (3, 5))
 
@@ -66,6 +67,7 @@ CASES = [
     (gradient(*conv(WIDE), 1), 16, "exchanged_lanes_conv"),
     (gradient(*conv(WIDE), 1), 0, "exchanged_onednn_conv"),
     (gradient(*conv(GROUPS), 0), 0, "turned_rows_conv"),
+    (gradient(*conv(STRIDED), 0), 0, "turned_rows_conv"),
     (gradient(*conv(PLAIN), 0), 16, "turned_onednn_conv"),
     (gradient(*conv(GROUPS), 1), 16, "exchanged_lanes_conv"),
     (gradient(*conv(GROUPS), 1), 0, "exchanged_onednn_conv"),
@@ -96,6 +98,9 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
         assert reason.startswith("as an equivalent convolution, about ")
         lanes = choose(node, tensors, 16, 4, BACKEND.capabilities.strategies, BACKEND.capabilities.device)[0]
         assert lanes is not None and lanes.exchange is None
+    steps, tensors = gradient(*conv(STRIDED), 0)
+    found, _ = choose(steps, tensors, 0, 4, rows, BACKEND.capabilities.device)
+    assert found is not None and found.strategy == "turned_rows_conv"
     tiny, tensors = gradient(*conv(Conv(1, 1, 1, 4, 4, pad=1)), 0)
     assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
 
