@@ -10,10 +10,10 @@ standalone file is measured with one sample.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -105,8 +105,11 @@ def bench(which: str, batch: int, values: dict[str, str], folder: Path) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL[:BATCH[:PARAM=VALUE ...]]")
+    names = parser.parse_args().models or ["lenet5", "resnet20", "mlp"]
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[1:] or ["lenet5", "resnet20", "mlp"]:
+        for name in names:
             model, batch, *values = name.split(":") if ":" in name else (name, "1")
             own = Path(folder) / name.replace("/", "-")  # libraries of one path would be loaded once
             own.mkdir()
