@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -243,16 +244,18 @@ def _write_layer(w: Writer, layer: l0.Layer) -> str:
     return w.graph.node("LayerNormalization", ins, layer.name, {"axis": -axes, "epsilon": number(layer, "epsilon")})
 
 
-def _read_layer(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+def _read_last(kind: str, m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    """The layer `kind` over the last axes; one that shifts, too, has a bias."""
     x = data(node, ins, moved=True)
     axis = axis_of(node, int(attrs.get("axis", -1)), x)
     if axis < x.batch + x.after:
         raise refused(node, "it works along the batch")
     inner = x.shape[axis:]
     weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
-    weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
+    if kind != "rms_norm":
+        weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
     settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
-    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
+    return m.layer(kind, hint_of(node), [x], settings, x.shape, weights).at(x)
 
 
 def _write_rms(w: Writer, layer: l0.Layer) -> str:
@@ -264,17 +267,6 @@ def _write_rms(w: Writer, layer: l0.Layer) -> str:
     total = g.node("Add", [mean, g.constant(number(layer, "epsilon"))], f"{layer.name}/total")
     y = g.node("Div", [x, g.node("Sqrt", [total], f"{layer.name}/root")], layer.name)
     return g.node("Mul", [y, w.weight(layer, "weight")], f"{layer.name}/scaled") if _affine(layer) else y
-
-
-def _read_rms(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    axis = axis_of(node, int(attrs.get("axis", -1)), x)
-    if axis < x.batch + x.after:
-        raise refused(node, "it works along the batch")
-    inner = x.shape[axis:]
-    weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
-    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
-    return m.layer("rms_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
 
 
 _AXES = Field("axes", POSITIVE, "How many of the last axes are normalised together.", default=1, example="axes: 1")
@@ -293,7 +285,7 @@ LAYER_NORM = LayerKind(
     _layer_shape,
     layer_norm,
     _write_layer,
-    {"LayerNormalization": _read_layer},
+    {"LayerNormalization": partial(_read_last, "layer_norm")},
     trained=_affine,
     norm=True,
 )
@@ -311,7 +303,7 @@ RMS_NORM = LayerKind(
     _layer_shape,
     layer_norm,
     _write_rms,
-    {"RMSNormalization": _read_rms},
+    {"RMSNormalization": partial(_read_last, "rms_norm")},
     trained=_affine,
     norm=True,
 )

@@ -94,16 +94,18 @@ MEAN_ABSOLUTE_ERROR = elementwise(
     *("mae", "l1", "l1_loss"),
 )
 
+
+def _border(name: str) -> Field:
+    """The difference at which a loss turns from squares to sizes."""
+    positive = Value("a positive number", "1", low=0, above=True)
+    return Field(name, positive, "The difference from which on it is a straight line.", default=1)
+
+
 HUBER = elementwise(
     compared(
         "huber",
         "Squares of small differences, and the size of large ones (Huber 1964).",
-        Field(
-            "delta",
-            Value("a positive number", "1", low=0, above=True),
-            "The difference from which on it is a straight line.",
-            default=1,
-        ),
+        _border("delta"),
     ),
     "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
     *("huber_loss",),
@@ -113,12 +115,7 @@ SMOOTH_L1 = elementwise(
     compared(
         "smooth_l1",
         "The size of large differences, and squares of small ones (Girshick 2015): `huber` over its `delta`.",
-        Field(
-            "beta",
-            Value("a positive number", "1", low=0, above=True),
-            "The difference from which on it is a straight line.",
-            default=1,
-        ),
+        _border("beta"),
     ),
     "0.5 * (p - t) * (p - t) / beta if abs(p - t) < beta else abs(p - t) - 0.5 * beta",
     *("smooth_l1_loss",),
