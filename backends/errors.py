@@ -1,13 +1,13 @@
 """The error of a backend.
 
-Assumes: compiler/core/errors.py.
+Assumes: compiler/core/diagnostics.py.
 Guarantees: a code of the catalogue, and the exit code.
 Does not: render.
 """
 
 from __future__ import annotations
 
-from compiler.core.errors import CodedError
+from compiler.core.diagnostics import CodedError
 from compiler.core.source import Span
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from backends.protocol import BackendError
-    from compiler.core.diagnostics import Diagnostic
-    from compiler.core.errors import ModelError, NetloomError, RunError
+    from compiler.core.diagnostics import Diagnostic, ModelError, NetloomError, RunError
     from compiler.runtime.artifacts.results import BuildResult
     from compiler.sweep.table import SweepResult
     from netloom.functions import build, check, evaluate, export, open, predict, run, sweep, tune
@@ -59,8 +58,7 @@ __all__ = [
 
 _PLACES = {
     "backends.protocol": ("BackendError",),
-    "compiler.core.diagnostics": ("Diagnostic",),
-    "compiler.core.errors": ("ModelError", "NetloomError", "RunError"),
+    "compiler.core.diagnostics": ("Diagnostic", "ModelError", "NetloomError", "RunError"),
     "compiler.runtime.artifacts.results": ("BuildResult",),
     "netloom.functions": (
         "build",

@@ -19,8 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import Diagnostic, RunError
 from compiler.runtime.artifacts.results import BuildResult
 from compiler.runtime.common.arguments import (
     flag,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.results import RunResult as Finished
 from compiler.runtime.artifacts.results import package
 from compiler.runtime.common.arguments import path_of

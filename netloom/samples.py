@@ -18,7 +18,7 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 Arrays = Mapping[str, npt.ArrayLike]
 Batches = Iterable[Arrays]

@@ -18,7 +18,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.symbols import PATTERN, spelled
 from compiler.expr.ast import Expr
 from compiler.ir.space import Affine

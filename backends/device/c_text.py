@@ -32,8 +32,8 @@ from backends.device import elementary, precisions
 from backends.device.elementary import Elementary, Primitives
 from backends.device.precisions import PRECISIONS
 from backends.kernel_ir.expr import ZERO, call, cast
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_text
-from compiler.core.errors import RunError
 
 _C_TYPES = {"f32": "float", "f64": "double", "u32": "nl_u32", "u64": "nl_u64", "truth": "int"}
 _OPERATORS: dict[type[ast.AST], str] = {

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from backends.protocol import BackendError
 from compiler.core.cache import cache_folder
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_text
-from compiler.core.errors import RunError
 
 EXTRA: Final = "pip install 'netloom[opencl]' brings PyOpenCL, and PoCL as a device on the CPU"
 OPTIONS: Final = ("-cl-std=CL1.2", "-cl-denorms-are-zero", "-w")

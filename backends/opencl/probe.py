@@ -19,7 +19,7 @@ import numpy as np
 
 from backends.opencl.library import OPTIONS, built, compiler_of, context_of, library
 from compiler.core.cache import cache_folder, find_value, keep_value
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 _TEXT: Final = """
 __kernel void probe(__global const float *x, __global const float *y, __global float *q, __global float *r) {

@@ -140,7 +140,7 @@ def test(
     The exit code is 6 when something is not met.
     """
     from compiler.cli.output.show import report_checks
-    from compiler.core.errors import RunError
+    from compiler.core.diagnostics import RunError
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
 

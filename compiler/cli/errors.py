@@ -19,8 +19,7 @@ from enum import StrEnum
 
 import typer
 
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import CodedError, ModelError
+from compiler.core.diagnostics import CodedError, Diagnostic, ModelError
 from compiler.core.render import complaint, render
 from compiler.core.source import Span
 

@@ -20,7 +20,7 @@ def lsp(
     port: Annotated[int | None, option("Over a port of this machine.", min=1, max=65535)] = None,
 ) -> None:
     """Serve editors: errors while you type, completion, hover, renaming."""
-    from compiler.core.errors import RunError
+    from compiler.core.diagnostics import RunError
 
     if stdio and port is not None:
         raise typer.BadParameter("--stdio and --port exclude each other")

@@ -86,7 +86,7 @@ def plot(
     out: Annotated[Path | None, option("Where; else `plots` in the run's folder.")] = None,
 ) -> None:
     """Draw the plots of a run again, without running it."""
-    from compiler.core.errors import RunError
+    from compiler.core.diagnostics import RunError
     from compiler.report.runs import open_run
     from compiler.runtime.artifacts.trained import model_of_run
     from compiler.runtime.plots.plots import IMAGES, draw_plots, wanted_plots

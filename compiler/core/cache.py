@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import copy_file, write_text
-from compiler.core.errors import RunError
 
 WHAT: Final = "a file of the cache"
 

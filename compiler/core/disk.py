@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, Self
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 """Errors (errno) of writing to an open file."""

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Final
 
 import compiler.expr.ast as ast
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, called_table
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.show import shorten

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, rewrite, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.parse import MAX_DEPTH, own_expr

@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.expr.ast as ast
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.show import shorten
 from compiler.expr.units import UNITS

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.core.cache import cache_folder, find_value, keep_value
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 IMAGES: Final = "images"
 LABELS: Final = "labels"

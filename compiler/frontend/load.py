@@ -18,8 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Diagnostic, Severity
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.build.goal import check_goal
 from compiler.frontend.build.model import build_model, only_definitions

@@ -38,7 +38,7 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.core.symbols import PATTERN, Sym, spelled
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, substitute

@@ -20,7 +20,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.layers.shared.context as context
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.expr.ast import Cond, Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, required, switch
 from compiler.expr.keys.values import POSITIVE

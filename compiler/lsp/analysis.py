@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, Severity
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.load import Loaded, load_steps
 from compiler.frontend.resolve.use import LibraryFinder

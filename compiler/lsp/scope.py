@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Final
 
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink
 from compiler.expr.functions import FUNCTIONS
 from compiler.frontend.build.places.names import MEANINGS
 from compiler.frontend.resolve.imports import File

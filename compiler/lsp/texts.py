@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.yaml.tree import Mapping
 from compiler.frontend.yaml.yaml12 import read_source

@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import NetloomError, RunError
+from compiler.core.diagnostics import NetloomError, RunError
 from compiler.report.charts import Floats, dots, heat_map, lines, number, parallel
 from compiler.report.diagram import diagram
 from compiler.report.runs import Run, open_run

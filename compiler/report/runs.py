@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError, did_you_mean
 from compiler.runtime.artifacts.trained import record_of_run
 
 OWN: Final = ("name", "status", "started", "seconds")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import make_folder, writing
-from compiler.core.errors import RunError
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.common.progress import Progress, ProgressWithEpochs, ProgressWithNotes
 from compiler.runtime.common.rates import activities

@@ -22,9 +22,8 @@ from typing import Any, Final
 import compiler.ir.level0.model as l0
 from backends.protocol import Artifact, BackendError, Instance
 from backends.stopwatch import machine
-from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import write_text
-from compiler.core.errors import RunError
 from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder

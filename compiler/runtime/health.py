@@ -15,7 +15,7 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.space import Role
 from compiler.runtime.common.arrays import persistent_arrays, to_logical
 

@@ -17,8 +17,7 @@ import compiler.ir.level0.model as l0
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
-from compiler.core.errors import ModelError, RunError, Sink
+from compiler.core.diagnostics import Diagnostic, ModelError, Related, RunError, Sink, did_you_mean
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.runtime.common.locks import lock_warnings, locked

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.build.trials.copies import COUNTER
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import Role

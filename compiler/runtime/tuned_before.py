@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from backends.stopwatch import machine_of
 from compiler.core.cache import cache_folder, find_value, keep_value, state_of
-from compiler.core.errors import CodedError
+from compiler.core.diagnostics import CodedError
 from compiler.core.version import VERSION
 from compiler.runtime.common.options import Options
 from compiler.tune.result import TuneResult, from_value
 from compiler.tune.wishes import Watch, Wishes
 
 if TYPE_CHECKING:
-    from compiler.core.errors import Sink
+    from compiler.core.diagnostics import Sink
     from compiler.core.source import SourceFile
 
 _VARIABLES: Final = ("CC", "CFLAGS", "PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
@@ -118,7 +118,7 @@ def _state(file: Path) -> list[int] | None:
 
 def _files_of(path: Path, options: Options) -> Iterator[Path]:
     """The files of text that a model consists of, and those of numbers that it names."""
-    from compiler.core.errors import Sink
+    from compiler.core.diagnostics import Sink
     from compiler.frontend.load import load_steps
     from compiler.frontend.resolve.use import LibraryFinder
     from compiler.frontend.yaml.yaml12 import read_source

@@ -23,8 +23,7 @@ from backends.protocol import Backend, Instance
 from backends.registry import backend as backend_of
 from backends.stopwatch import limits, made_with, seconds
 from compiler.core.cache import find_value, keep_value
-from compiler.core.diagnostics import Diagnostic, Severity
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.source import Span
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.strategies.strategy import PRODUCTS, Strategy
 
 GROUP: Final = "netloom.strategies"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.sweep.pool import DIED, Pool
 from compiler.sweep.prune import Watch
 from compiler.sweep.trial import Job, Row, Trial, row_of, run_trial

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.errors import RunError, Sink
+from compiler.core.diagnostics import RunError, Sink
 from compiler.core.source import SourceFile
 from compiler.core.version import VERSION
 from compiler.frontend.build.goal import check_goal

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.common.progress import SilentProgress
 
 

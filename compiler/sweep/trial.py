@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.errors import NetloomError
+from compiler.core.diagnostics import NetloomError
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import SilentProgress
 from compiler.sweep.prune import Pruning, Watch

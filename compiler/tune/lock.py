@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backends.protocol import Backend
-from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import write_text
-from compiler.core.errors import RunError
 from compiler.core.source import Span
 from compiler.core.version import VERSION
 from compiler.files.guard import regular, special

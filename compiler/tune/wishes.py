@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 
 @dataclass(frozen=True)

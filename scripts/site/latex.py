@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.expr.parse import Assign, Statement, parse_expr, parse_statement

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.connect.probability import fixed_probability_table
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr

@@ -10,7 +10,7 @@ import pytest
 
 from backends.cpu.emit import build
 from compiler.connect import CONNECT
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES

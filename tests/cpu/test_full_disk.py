@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 import pytest
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import unwritable
-from compiler.core.errors import RunError
 from compiler.runtime.inference.predict import write_npz
 from compiler.runtime.plots import style
 from netloom import build, predict, run
@@ -75,7 +75,7 @@ UNFORESEEN = """
 import resource, sys
 from netloom import run
 from compiler.runtime.record import growing
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 growing.require_room = lambda *_: None  # another process fills the disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 try:

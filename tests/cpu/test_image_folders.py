@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler.cli.actions.doctor import examine
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import scratch_folder
-from compiler.core.errors import RunError
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import LineProgress

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from netloom import evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, write_csv, write_idx

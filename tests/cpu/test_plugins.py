@@ -11,7 +11,7 @@ import pytest
 
 from backends.c_family.skeletons import skeletons
 from backends.cpu.backend import CpuBackend
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level0.model import Numerics
 from compiler.strategies import choose
 from compiler.strategies.choice import Choice, Problem

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from backends.registry import backend
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.predict import lower_predict

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.files.array_files import headers, read_array
 from compiler.ir.level0.model import Kept
 from compiler.runtime.common.options import Options

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from backends.processor import processor
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
 from compiler.runtime.execute import run_model

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
 from compiler.runtime.execute import run_model

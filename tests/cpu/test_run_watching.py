@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level0.model import Plateau, Plot, Stop, Watched
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.trained import model_of_run

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.registry import backend
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.core.strict_json import dumps
 from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model

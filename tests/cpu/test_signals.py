@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from compiler.core.errors import Interrupted
+from compiler.core.diagnostics import Interrupted
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.plots import plots, style

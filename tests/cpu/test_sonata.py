@@ -9,7 +9,7 @@ import libsonata
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.runtime.record.growing import SORTING
 from netloom import run
 

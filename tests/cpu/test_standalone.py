@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import predict_file
 from compiler.runtime.inference.standalone import build_standalone

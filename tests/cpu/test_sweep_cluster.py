@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import netloom
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.sweep.cluster import where
 
 MODEL = """language: 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import netloom
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 MODEL = """language: 1
 name: tabled

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.training.data import epoch_order, split

@@ -17,7 +17,7 @@ import netloom
 from backends.cpu.backend import LANES, CpuBackend
 from backends.protocol import Instance
 from compiler.cli.app import app
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level1.graph import Contract
 from compiler.ir.level2.program import Merged, Order
 from compiler.ir.space import DType

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from compiler.core.catalogue import CATALOGUE
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import Diagnostic, ModelError, Sink
 from compiler.core.render import render
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Capabilities

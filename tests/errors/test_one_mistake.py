@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.diagnostics import Severity
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Severity, Sink
 from compiler.core.render import ordered
 from compiler.frontend.load import load_model
 from compiler.frontend.yaml.tree import Mapping

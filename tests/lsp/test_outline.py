@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.yaml.tree import Mapping, Scalar, to_plain
 from compiler.frontend.yaml.yaml12 import load_text

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.interchange.onnx.import_file import Imported, import_file
 from netloom import predict
 

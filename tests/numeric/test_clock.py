@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.clock import WARMUP
 from netloom import run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from tests.numeric.simulated import Array, model_of, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, model_text, trains
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 

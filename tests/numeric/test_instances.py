@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level0.model import Send, Set
 from compiler.passes.model.freeze_learning import freeze_learning, frozen_synapse
 from compiler.passes.pipeline.lower import lower

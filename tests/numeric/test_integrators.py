@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")

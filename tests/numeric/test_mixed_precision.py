@@ -13,7 +13,7 @@ from backends.cuda.run.load import narrowed, widened
 from backends.protocol import Backend
 from backends.reference.evaluate import rounded
 from backends.reference.load import ReferenceBackend
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import export_file, to_onnx
 from compiler.interchange.onnx.import_file import import_file

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.interchange.onnx.import_file import import_file
 from tests.numeric.onnx_nodes import difference

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.interchange.onnx.import_file import import_file
 from netloom import predict
 

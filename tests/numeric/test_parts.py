@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import netloom
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")

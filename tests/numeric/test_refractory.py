@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import netloom
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.expr.ast import Num, Ref
 from compiler.ir.level0.model import Model, Send, Set, SynapseDef
 from tests.numeric.simulated import model_of, run, simulate, start

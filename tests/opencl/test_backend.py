@@ -28,7 +28,7 @@ from backends.protocol import BackendError
 from backends.reference.load import ReferenceInstance
 from backends.registry import TARGETS, backend
 from compiler.cli.actions.doctor import opencl_lines, state_of
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower

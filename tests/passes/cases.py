@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 
 from backends.registry import backend
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model, Network
 from compiler.ir.level1.graph import TensorGraph

@@ -17,7 +17,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.core.render import render
 from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline.lower import lower

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.yaml_text import quoted
 from compiler.frontend.yaml.tree import Mapping, Plain, to_plain
 from compiler.frontend.yaml.yaml12 import load_file

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from compiler.cli.errors import guarded
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.runtime.artifacts.checkpoint import (

@@ -13,7 +13,7 @@ import pytest
 import netloom
 from backends.protocol import BackendError
 from compiler.cli.errors import complain, show
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from netloom import build, check, evaluate, predict, run
 from tests.unit.test_cli import TINY
 

@@ -20,7 +20,7 @@ from backends.registry import backend
 from compiler.cli import app as cli_app
 from compiler.connect import rule_of
 from compiler.connect.convolution import overlaps
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.synapse_values import own_name

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Ref
 from compiler.expr.functions import FUNCTIONS

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.core.diagnostics import Severity
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Severity, Sink
 from compiler.core.render import render
 from compiler.expr.ast import Binary, Num, Ref, refs
 from compiler.expr.show import show

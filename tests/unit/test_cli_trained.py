@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compiler.cli import app as cli_app
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.trained import model_of_run
 from netloom import build
 from tests.cpu.networks_for_use import samples, write_network

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler.core.catalogue import CATALOGUE, TEXT, explain
-from compiler.core.diagnostics import Severity
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Severity, Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.yaml.yaml12 import load_text
 

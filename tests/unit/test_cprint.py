@@ -21,7 +21,7 @@ from backends.c_family.cprint import (
 from backends.c_family.names import Namer, c_name
 from backends.kernel_ir.expr import name
 from backends.kernel_ir.stmt import lines_of, names_of
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile
 from compiler.expr.keys.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.build.model import build_model

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, write_tensors
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.artifacts.safetensors import read_weights

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import (
     UNWRITABLE,
     append_text,
@@ -25,7 +26,6 @@ from compiler.core.disk import (
     write_bytes,
     write_text,
 )
-from compiler.core.errors import RunError
 from tests.file_limits import limited
 
 

@@ -10,7 +10,7 @@ import backends.cpu.emit.emit
 import backends.cuda.emit.emit
 from backends.cuda.emit.compile import compile_text
 from backends.registry import backend
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.ir.level0.model import Const, Driven
 from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower

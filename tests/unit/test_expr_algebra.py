@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.diff import NotDifferentiable, diff, linear_in

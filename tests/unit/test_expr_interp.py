@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr
 from compiler.expr.functions import FUNCTIONS

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.registry import backend
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, extent, refs, substitute, with_children
 from compiler.expr.check import erase, infer_dimension

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr
 from compiler.expr.check import erase, infer_dimension

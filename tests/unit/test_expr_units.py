@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Diagnostic, Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr, Num, Quantity
 from compiler.expr.check import check_assignable, erase, infer_dimension

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import compiler.runtime.tuning as module
 from backends.cuda.run.backend import CudaBackend
 from compiler.cli.app import app
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower

@@ -13,8 +13,7 @@ import pytest
 
 from backends.protocol import BackendError
 from backends.registry import backend
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError, did_you_mean
 from compiler.files.sample_help import sample_help
 from compiler.frontend.load import load_model
 

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from compiler.cli.__main__ import open_streams
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.core.disk import write_text
-from compiler.core.errors import ModelError, RunError
 from compiler.core.strict_json import dumps
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.frontend.load import load_model
 from compiler.frontend.resolve.use import LibraryFinder
 from compiler.ir.level0.model import Model

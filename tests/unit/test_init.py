@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from compiler.cli.actions.init import KINDS, starter, write_model
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from netloom import check, run
 

@@ -14,7 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from compiler.cli.app import app
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.common import options as described
 from compiler.runtime.common.options import DEFAULTS, DESCRIBED, TYPES, Options
 from netloom import build, check, evaluate, predict, run

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model, Plot, RecordSpikes
 from compiler.runtime.common.rates import Activity, Window, mean_rates

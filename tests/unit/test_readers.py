@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, SourceFile
 from compiler.expr.keys.kinds import (
     Alternative,

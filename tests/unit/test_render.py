@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.core.diagnostics import Diagnostic, Related, Severity
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError, Related, Severity
 from compiler.core.render import MAX_SHOWN, MAX_WIDTH, Format, clip, ordered, render
 from compiler.core.source import NOWHERE, Origin, SourceFile, Span
 from compiler.frontend.load import load_model

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import netloom
 from compiler.cli.app import app
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.report.charts import heat_map, lines, parallel, ticks
 from compiler.report.runs import difference, find_runs, matching, open_run, ordered
 from compiler.runtime.common.git import git_commit

@@ -8,7 +8,7 @@ import pytest
 
 from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.ir.level2.program import Kind
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.predict import lower_predict

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink
 from compiler.core.render import render
 from compiler.core.resources import library_path, schema_path
 from compiler.core.source import SourceFile

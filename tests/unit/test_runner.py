@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backends.registry import TARGETS, backend
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Expectation, Model
 from compiler.ir.level2.program import Array, Lanes

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile
 from compiler.expr.keys.kinds import (
     Alternative,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from backends.protocol import Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.runtime.common.progress import SilentProgress

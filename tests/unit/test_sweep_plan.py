@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.runtime.artifacts.expanded import expanded_yaml
 from compiler.runtime.common.options import Options

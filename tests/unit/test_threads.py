@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.runtime.artifacts import build_folder
 from netloom import build, check, run
 from tests.unit.test_cli import TINY

@@ -13,7 +13,7 @@ import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
 from backends.cuda.kernels.contract import strategies as cuda_strategies
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import DType, Role, along
 from compiler.layout.assign_layouts import array_of

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Origin, SourceFile, Span
 from compiler.frontend.yaml import yaml12
 from compiler.frontend.yaml.tree import (

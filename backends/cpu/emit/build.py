@@ -34,8 +34,8 @@ from backends.cache import without_comments
 from backends.cpu.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import scratch_folder, unwritable, write_text
-from compiler.core.errors import RunError
 from compiler.core.source import Span
 
 _NO_ROOM: Final = MappingProxyType(

@@ -17,8 +17,8 @@ from pathlib import Path
 import typer
 
 from compiler.core.cache import cache_folder
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import bytes_text, leftovers, remove_leftover
-from compiler.core.errors import RunError
 from compiler.runtime.artifacts.build_folder import is_build_folder
 from compiler.runtime.artifacts.checkpoint import resumable
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.files.array_files import Header, headers, read_array
 
 TARGETS: Final = ("label", "labels", "target", "targets", "class", "classes", "y", "y_train", "train_labels")

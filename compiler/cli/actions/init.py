@@ -15,8 +15,8 @@ from typing import Final
 
 import typer
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_bytes, write_text
-from compiler.core.errors import RunError
 from compiler.core.resources import data_path, schema_path, starters_path
 
 KINDS: Final = ("spiking", "e_i", "stdp", "mlp", "cnn", "text", "autoencoder")

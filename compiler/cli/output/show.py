@@ -21,8 +21,8 @@ import compiler.ir.level1.graph as l1
 from compiler.cli.errors import Format, colored, show
 from compiler.cli.output.table import table
 from compiler.core.catalogue import explain
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import bytes_text
-from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layout.plan_memory import Placement, place

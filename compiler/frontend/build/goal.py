@@ -10,7 +10,7 @@ Does not: search (compiler/sweep/search.py).
 from __future__ import annotations
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml.tree import Mapping, Scalar
 from compiler.losses import metric_of

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Severity
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Severity, Sink
 from compiler.expr.keys.kinds import Block
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension, canonical_name

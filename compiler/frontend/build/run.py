@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context, Step, items_of, text_of

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 import compiler.frontend.yaml.tree as tree
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin
 from compiler.expr.parse import parse_signature
 from compiler.frontend.language.network import BLOCK_SETTINGS

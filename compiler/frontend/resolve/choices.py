@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Settings
 
 import compiler.frontend.yaml.tree as tree
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.frontend.schema.wording import suggested
 
 _UNCHANGED = frozenset({"params", "sweep", "name", "description", "language"})

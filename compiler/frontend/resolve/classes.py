@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.core.source import Origin
 from compiler.expr.keys.kinds import Kind
 from compiler.frontend.resolve.merge import merge

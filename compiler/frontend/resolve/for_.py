@@ -22,8 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Origin, Span
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.resolve.classes import names_are_templates

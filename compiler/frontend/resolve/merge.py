@@ -9,7 +9,7 @@ Does not: validate either side.
 
 from __future__ import annotations
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.keys.kinds import Block, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.resolve.parts import replaces_parts, with_parts
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence

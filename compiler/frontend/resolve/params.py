@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Settings
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.core.source import SourceFile, Span
 from compiler.expr.check import check_assignable
 from compiler.expr.units import DIMENSIONLESS, canonical_name

@@ -15,7 +15,7 @@ Does not: look into statements.
 
 from __future__ import annotations
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, with_entries, with_items
 

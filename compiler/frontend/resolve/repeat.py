@@ -16,7 +16,7 @@ from typing import Final
 
 import compiler.frontend.yaml.tree as tree
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin, Span
 from compiler.frontend.language.network import BLOCK_SETTINGS
 from compiler.frontend.resolve.values import ParamValue, whole_number

@@ -13,7 +13,7 @@ from collections.abc import Mapping as Settings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.blocks import expand_blocks

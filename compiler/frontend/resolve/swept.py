@@ -16,8 +16,7 @@ from collections.abc import Mapping as Settings
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, Severity, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Diagnostic, Severity, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.params import resolve_param, resolve_params

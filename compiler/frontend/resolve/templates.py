@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin, Span
 from compiler.expr.ast import Call, Expr, children, refs
 from compiler.expr.check import infer_dimension

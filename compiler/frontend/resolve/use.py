@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from compiler.core.diagnostics import Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.resources import library_path
 from compiler.core.source import Origin, SourceFile, Span
 from compiler.expr.keys.kinds import Kind

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num
 from compiler.expr.check import infer_dimension

@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 import compiler.expr.keys.kinds as spec
-from compiler.core.diagnostics import did_you_mean, letters_of
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean, letters_of
 from compiler.core.source import Span
 from compiler.frontend.schema.wording import allowed, elsewhere, found
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence

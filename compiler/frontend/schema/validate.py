@@ -16,8 +16,7 @@ from dataclasses import replace
 
 import compiler.expr.keys.kinds as spec
 import compiler.frontend.schema.scalars as scalars
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.language import ROOT
 from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted

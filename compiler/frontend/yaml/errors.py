@@ -14,8 +14,7 @@ from typing import Final
 
 import yaml
 
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import SourceFile, Span
 
 # Tab, line feed, and carriage return before a line feed are fine. U+0085, U+2028 and U+2029 are

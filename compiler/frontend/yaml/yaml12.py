@@ -26,8 +26,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.core.source import SourceFile, Span
 from compiler.files.guard import regular

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from compiler.core.diagnostics import ModelError, RunError
 from compiler.core.disk import new_file
-from compiler.core.errors import ModelError, RunError
 from compiler.core.yaml_text import quoted
 from compiler.files.onnx_files import not_onnx
 from compiler.interchange.onnx.import_attention import probabilities

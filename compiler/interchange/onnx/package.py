@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 
 def onnx_package() -> Any:

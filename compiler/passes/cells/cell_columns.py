@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate

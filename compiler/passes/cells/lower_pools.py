@@ -17,8 +17,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.level1.stages import PAST

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.ir.level1.stages import POPULATIONS
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role

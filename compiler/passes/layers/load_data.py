@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import Span
 from compiler.files.data_source import read_samples, samples_header
 from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks

@@ -24,8 +24,7 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import NOWHERE, Span
 from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute

@@ -20,7 +20,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.simplify import has_random

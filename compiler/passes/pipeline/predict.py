@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import NOWHERE
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import Span
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute

@@ -18,8 +18,7 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import COUNTED

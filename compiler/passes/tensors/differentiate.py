@@ -19,8 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import NotDifferentiable, diff

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import NOWHERE
 from compiler.passes.program.decisions import Decision
 

@@ -23,8 +23,8 @@ import compiler.ir.level2.program as l2
 from backends.kernel_ir.descriptor import packed, unpacked
 from backends.protocol import Artifact, Backend
 from compiler.core.cache import file_digest, find_value, keep_value
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import Scratch, scratch_folder, unwritable
-from compiler.core.errors import RunError
 from compiler.runtime.common.hashes import program_digest
 
 STAMP: Final = ".netloom-build.json"

@@ -25,8 +25,8 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import in_use, new_file, sync_folder
-from compiler.core.errors import RunError
 from compiler.files.guard import regular
 from compiler.runtime.artifacts.digest import check_digest, sealed
 from compiler.runtime.common.arrays import persistent_arrays, read_logical, to_physical

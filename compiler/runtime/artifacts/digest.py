@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 WRITER: Final = {"writer": "netloom"}
 _DIGITS: Final = 64

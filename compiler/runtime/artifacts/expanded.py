@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping as Settings
 from pathlib import Path
 
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.yaml_text import quoted
 from compiler.expr.units import canonical_name
 from compiler.frontend.load import data_folder

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.expectations import Check

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import Scratch, scratch_folder, unwritable, write_text, writing
-from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
 
 RESERVE: Final = ".reserve"

@@ -19,8 +19,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import RunError, Sink
+from compiler.core.diagnostics import RunError, Sink, did_you_mean
 from compiler.files.guard import regular
 from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.digest import check_digest

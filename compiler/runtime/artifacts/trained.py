@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Diagnostic, Severity
-from compiler.core.errors import ModelError, RunError, Sink
+from compiler.core.diagnostics import Diagnostic, ModelError, RunError, Severity, Sink
 from compiler.frontend.load import load_model, name_of
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
 from compiler.runtime.common.options import Options

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 
 _NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _BYTES: Final = MappingProxyType(

@@ -15,8 +15,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError, did_you_mean
 
 
 def _refused(name: str, wanted: str, value: object, help: str | None = None) -> RunError:

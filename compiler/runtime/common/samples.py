@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError, did_you_mean
 from compiler.files.array_files import Header, headers
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples, read_samples, samples_header

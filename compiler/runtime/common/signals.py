@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from compiler.core.errors import Interrupted
+from compiler.core.diagnostics import Interrupted
 
 WATCHED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME: Final = 0.3

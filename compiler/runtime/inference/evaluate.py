@@ -18,8 +18,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError, RunError
+from compiler.core.diagnostics import Diagnostic, ModelError, RunError
 from compiler.ir.space import DType
 from compiler.passes.layers.load_data import DataSet, load_data
 from compiler.passes.pipeline.lower import lower_evaluation

@@ -18,9 +18,8 @@ import compiler.passes.pipeline.predict as predict
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
-from compiler.core.diagnostics import Diagnostic, did_you_mean
+from compiler.core.diagnostics import Diagnostic, RunError, did_you_mean
 from compiler.core.disk import new_file
-from compiler.core.errors import RunError
 from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
 from compiler.passes.program.decisions import Decision

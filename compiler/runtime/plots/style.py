@@ -16,9 +16,8 @@ from typing import IO, Any, Final
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
+from compiler.core.diagnostics import RunError, did_you_mean
 from compiler.core.disk import new_file
-from compiler.core.errors import RunError
 
 COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
 UM_PER_INCH: Final = 25400.0

@@ -16,8 +16,8 @@ from typing import Any
 import h5py
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import copy_file, link_file, make_folder
-from compiler.core.errors import RunError
 from compiler.runtime.record.growing import RECORDING
 from compiler.runtime.record.superblock import unmark
 from compiler.runtime.record.tables import TABLES, cut_table

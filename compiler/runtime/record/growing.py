@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from h5py import h5a, h5d, h5f, h5i, h5p, h5s, h5t
 
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import UNWRITABLE, free_bytes, unwritable
-from compiler.core.errors import RunError
 
 FORMAT: Final = ("v110", "v110")
 MARGIN: Final = 1 << 20

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require

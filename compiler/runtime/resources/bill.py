@@ -18,9 +18,8 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Backend
-from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import bytes_text
-from compiler.core.errors import RunError
 from compiler.core.source import NOWHERE, Span
 from compiler.layout.plan_memory import place
 from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.ir.level2.synapse_values import (
     member_name,
     own_name,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.checkpoint import Position, save_checkpoint
 from compiler.runtime.common.progress import ProgressWithNotes
 from compiler.runtime.common.rates import mean_rates

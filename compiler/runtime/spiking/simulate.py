@@ -19,7 +19,7 @@ from typing import Protocol
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import STEPS, Health

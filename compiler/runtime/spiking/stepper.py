@@ -25,8 +25,8 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.runtime.artifacts.checkpoint as checkpoint
 from backends.protocol import AnyArray, Instance
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import make_folder
-from compiler.core.errors import RunError
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.runtime.build import build_prepared
 from compiler.runtime.common.arrays import persistent_arrays

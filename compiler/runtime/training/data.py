@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.files.array_files import read_array
 from compiler.ir.level0.streams import stream_key
 

@@ -22,7 +22,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples
 from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks

@@ -24,8 +24,8 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.cache import cache_folder
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import append_text, write_text
-from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
 from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.tensors.accumulate import averages_of

@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.inline import too_large

@@ -13,8 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, children, refs, substitute
 from compiler.expr.inline import named

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, calls, children, refs, rewrite
 from compiler.expr.parse import Assign

@@ -19,8 +19,7 @@ import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
 from compiler.connect.storage import Asked
-from compiler.core.diagnostics import Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import refs
 from compiler.expr.types import Kind

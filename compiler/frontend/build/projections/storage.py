@@ -14,7 +14,7 @@ from typing import Final
 
 from compiler.connect import ConnectRule
 from compiler.connect.storage import OF_RULES, Asked, Need, implied, refused
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Span
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Kind
 from compiler.frontend.resolve.parts import flattened

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.ast import Call, Expr, Num, Ref, children, rewrite, substitute, with_children
 from compiler.expr.units import Dimension
 from compiler.ir.level2.delayed import DELAYED

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.keys.values import DISTRIBUTION
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.build.shared.data_files import check_array

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.parse import Assign

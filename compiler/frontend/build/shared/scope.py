@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref, calls, children, nodes, refs, rewrite, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension

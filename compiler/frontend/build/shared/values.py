@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Severity
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Severity, Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num, refs, substitute
 from compiler.expr.interp import ExprError, evaluate

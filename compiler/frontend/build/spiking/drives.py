@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Bool, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random

@@ -17,8 +17,7 @@ from functools import partial
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.types import Kind

@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind

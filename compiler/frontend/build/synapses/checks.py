@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name

@@ -15,8 +15,7 @@ import compiler.frontend.build.synapses.checks as checks
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
 from compiler.connect.storage import Asked, Need, refused
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import calls, refs
 from compiler.expr.inline import reads_through

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from compiler.core.diagnostics import Diagnostic, Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Diagnostic, Related, Sink
 from compiler.frontend.build.shared.random_help import WORD, words_of
 from compiler.frontend.build.shared.values import mapping
 from compiler.frontend.build.synapses.statements import SynapseDraft

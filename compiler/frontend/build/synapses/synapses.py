@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Severity
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Severity, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.interp import ExprError, evaluate

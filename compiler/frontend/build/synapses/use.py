@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.expr.types import Kind

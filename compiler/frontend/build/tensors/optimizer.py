@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, calls, children, refs, substitute
 from compiler.expr.inline import Definition

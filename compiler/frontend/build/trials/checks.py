@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import mapping
 from compiler.frontend.build.tensors.network import has_weights

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.ast import Ref
 from compiler.frontend.build.instances.expand import check_instances, copy_name, expand_instances
 from compiler.frontend.build.trials.activity import COUNTED

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.definition_builder import unit_dimension
 from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.core.names import numbered_name
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.inline import expand

@@ -15,7 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import RunError
 from compiler.core.names import numbered_name
 
 Array = npt.NDArray[Any]
