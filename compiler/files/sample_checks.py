@@ -132,7 +132,7 @@ def sample_checks(network: l0.Network, arrays: Mapping[str, str], train: l0.Trai
     shapes: dict[str, tuple[int, ...]] = {}
     masks: dict[str, tuple[_Masked, ...]] = {}
     infinite = set()
-    terms = () if train is None else tuple(t for _, t in train.loss.terms) or (train.loss,)
+    terms = () if train is None else train.loss.each
     for item in network.inputs:
         array = arrays.get(item.name)
         if array is None:
@@ -164,13 +164,17 @@ def _of_layers(network: l0.Network, name: str) -> list[_Range]:
 
 
 def _of_classes(network: l0.Network, terms: Iterable[l0.Loss], name: str) -> list[_Range]:
-    shapes = {layer.name: layer.shape for layer in network.layers}
+    shapes = {i.name: i.shape for i in network.inputs} | {layer.name: layer.shape for layer in network.layers}
     out = []
     for loss in terms:
-        if LOSS_KIND[loss.kind].answers is Answers.CLASSES and loss.target == name:
+        if LOSS_KIND[loss.kind].answers in (Answers.CLASSES, Answers.LABELS) and loss.target == name:
             last = shapes[loss.prediction][-1] - 1
             has = f"`{loss.prediction}` has {last + 1} scores, for the classes 0 to {last}"
             out.append(_Range(0, last, has, loss.ignore))
+        for key, read in loss.beside:
+            if read == name:
+                of = loss.prediction if key == "input_lengths" else loss.target
+                out.append(_Range(0, shapes[of][0], f"`{of}` has {shapes[of][0]} of them"))
     return out
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 
-import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.expr.keys.kinds import Choice, Field, ListOf, Option, Value, entry, instead
-from compiler.ir.level1.builder import GraphBuilder, Operand, identity
+from compiler.ir.level1.builder import Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
-from compiler.losses.kind import Answers, LossKind, Rows
+from compiler.losses.kind import Answers, LossKind, Measured, Rows
 from compiler.losses.rows import X0, X1, X2, chosen, mean_rows
 
 
-def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
+def _cross_entropy(m: Measured) -> Rows:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
     smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Class weights
     multiply the terms of the classes, as in PyTorch. Without smoothing, scores of rows whose class has weight 0 are not
     used."""
+    g, loss, logits, target, name, rank = m.g, m.loss, m.prediction, m.target, m.name, m.rank
     last = len(logits.shape) - 1
     row = tuple(range(last))
     smoothing = dict(loss.attrs).get("smoothing", 0.0)

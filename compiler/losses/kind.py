@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Alternative, Block
+from compiler.expr.keys.kinds import Alternative, Block, Flag, Value
 from compiler.ir.level1.builder import GraphBuilder
 
 Rows = tuple[l1.Tensor, frozenset[str]]
@@ -30,7 +30,27 @@ class Answers(Enum):
     CLASSES = "scores of classes, and the number of the right one"
     YES_NO = "scores of yes-or-no questions, and answers from 0 to 1"
     NUMBERS = "numbers of one shape"
+    LABELS = "scores of classes step by step, and a list of labels that says nothing of steps"
     OWN = "whatever an expression, or the terms of a sum, read"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a loss or a metric of that name is of, in a graph; `mask`: the weight of each row, or of each element of its
+    first axes; `beside`: what else the loss reads, by key."""
+
+    g: GraphBuilder
+    name: str
+    loss: l0.Loss
+    prediction: l1.Tensor
+    target: l1.Tensor
+    mask: l1.Tensor
+    beside: Mapping[str, l1.Tensor]
+
+    @property
+    def rank(self) -> int:
+        """Axes with losses of their own."""
+        return len(self.mask.shape)
 
 
 @dataclass(frozen=True)
@@ -38,15 +58,19 @@ class LossKind:
     """`keys`: the name, the keys and the texts of the language; `synonyms`: what users of other tools write. Of layers
     and inputs it has `logits` or `prediction`, and `target`.
 
-    `rows(graph, loss, prediction, target, name, rank)`: the loss of each row, or of each element of the first `rank`
-    axes (None: Answers.OWN, lower_loss). `along`: one loss for each list along the last axis, not for each number.
-    `zero`: its nodes read settings of 0, too."""
+    `rows`: the loss of each row, or of each element of its first axes (None: Answers.OWN, lower_loss). `along`: one
+    loss for each list along the last axis, not for each number; `whole`: one for each sample. `zero`: its nodes read
+    settings of 0, too. `beside`: keys of inputs beside the target, integers of samples. `infinite`: what helps where
+    losses are."""
 
     keys: Alternative
     answers: Answers
-    rows: Callable[[GraphBuilder, l0.Loss, l1.Tensor, l1.Tensor, str, int], Rows] | None = None
+    rows: Callable[[Measured], Rows] | None = None
     along: bool = False
+    whole: bool = False
     zero: bool = True
+    beside: tuple[str, ...] = ()
+    infinite: str = ""
     synonyms: tuple[str, ...] = ()
 
     @property
@@ -61,28 +85,15 @@ class LossKind:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The keys that are numbers."""
-        block = self.keys.kind
-        others = {"logits", "prediction", "target", "mask", "ignore", "class_weights", "mean"}
-        return tuple(f.name for f in block.fields if f.name not in others) if isinstance(block, Block) else ()
+        """The keys that are numbers, or true or false."""
+        fields = self.keys.kind.fields if isinstance(self.keys.kind, Block) else ()
+        return tuple(f.name for f in fields if isinstance(f.kind, Value | Flag) and f.name != "ignore")
 
 
 def mean(parts: Parts, count: float) -> float:
     """Of a metric with one sum."""
     (total,) = parts.values()
     return float(np.sum(total)) / count
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a metric of that name is of, in a graph; `mask`: the weight of each row, or of each element of its first
-    axes."""
-
-    g: GraphBuilder
-    name: str
-    prediction: l1.Tensor
-    target: l1.Tensor
-    mask: l1.Tensor
 
 
 Sums = Mapping[str, l1.Tensor]
@@ -93,7 +104,7 @@ class MetricKind:
     """`doc`: the text of the language; `of`: the losses beside which it is measured. `sums`: over a batch,
     by the part of their name behind the metric's ("" for one alone).
     `value(parts, count)`: the number of an epoch (None: it is none, but a matrix). `number`: it has one in the file,
-    and its name: `top_5`."""
+    and its name: `top_5`. `smaller`: it is better so."""
 
     name: str
     doc: str
@@ -101,3 +112,4 @@ class MetricKind:
     sums: Callable[[Measured], Sums]
     value: Callable[[Parts, float], float] | None = mean
     number: Alternative | None = None
+    smaller: bool = False

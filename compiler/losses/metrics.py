@@ -19,10 +19,11 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Alternative
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level1.builder import FIRST, Operand, identity
+from compiler.ir.level1.builder import Operand, identity
 from compiler.ir.space import along
 from compiler.losses.kind import Answers, Measured, MetricKind, Parts, Sums
-from compiler.losses.rows import X0, X1, X2
+from compiler.losses.rows import X0, X1, X2, first_class
+from compiler.losses.sequences import LABEL_ERROR_RATE
 
 # ------------------------------------------------------------------------------------------ nodes
 
@@ -50,19 +51,9 @@ def _share(summed: l1.Tensor, mask: l1.Tensor) -> tuple[tuple[str, float], ...]:
     return (("share", 1.0 / math.prod(summed.shape[len(mask.shape) :])),)
 
 
-def _first(m: Measured) -> l1.Tensor:
-    """The first class with the largest score."""
-    scores, last = m.prediction, len(m.prediction.shape) - 1
-    row = tuple(range(last))
-    largest = m.g.reduce(f"{m.name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
-    found = Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST))
-    operands = (identity(scores), (largest, row))
-    return m.g.reduce(f"{m.name}.first", found, operands, scores, row, combine="min", fill=math.inf)
-
-
 def _right(m: Measured) -> Sums:
     """The sum over rows of the part of a row's classes that are right."""
-    found, body = _first(m), Cond(X0.eq(X1), X2, Num(0.0))
+    found, body = first_class(m), Cond(X0.eq(X1), X2, Num(0.0))
     operands = (identity(found), identity(m.target), _along(m.mask))
     if len(found.shape) == len(m.mask.shape):
         return {"": m.g.reduce(f"{m.name}.sum", body, operands, found, ())}
@@ -89,7 +80,7 @@ def _top(m: Measured) -> Sums:
 
 def _class_counts(m: Measured) -> Sums:
     """Per class: true positives, predicted positives and actual positives, in rows (and steps)."""
-    first, target, mask = _first(m), m.target, m.mask
+    first, target, mask = first_class(m), m.target, m.mask
     *extents, classes = m.prediction.shape
     k = Ref("k")
     found, there = X0.eq(k), X1.eq(k)
@@ -110,7 +101,7 @@ def _class_counts(m: Measured) -> Sums:
 
 def _confusion(m: Measured) -> Sums:
     """The confusion matrix (classes, classes). A product of two one-hot matrices, which has fast strategies."""
-    g, scores, first = m.g, m.prediction, _first(m)
+    g, scores, first = m.g, m.prediction, first_class(m)
     classes, last = scores.shape[-1], len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
@@ -220,14 +211,17 @@ METRICS: tuple[MetricKind, ...] = (
         "The mean over all elements of the size of the difference.",
         _NUMBERS,
         _mean_of(Call("abs", (X0 - X1,))),
+        smaller=True,
     ),
     MetricKind(
         "mean_squared_error",
         "The mean over all elements of the squared difference.",
         _NUMBERS,
         _mean_of((X0 - X1) * (X0 - X1)),
+        smaller=True,
     ),
     MetricKind("r2", "The part of the targets' variance that is explained.", _NUMBERS, _moments, _r2),
+    LABEL_ERROR_RATE,
     MetricKind(
         "top",
         "",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Num, substitute
 from compiler.expr.keys.kinds import Alternative, Field, ListOf, Value, entry, instead
 from compiler.expr.parse import own_expr
-from compiler.ir.level1.builder import GraphBuilder, identity
+from compiler.ir.level1.builder import identity
 from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
-from compiler.losses.kind import Answers, LossKind, Rows
+from compiler.losses.kind import Answers, LossKind, Measured, Rows
 from compiler.losses.rows import X0, X1, X2, mean_rows
 
 
@@ -24,18 +22,20 @@ def elementwise(
     """A loss that is the mean of `text`, an expression over prediction `p`, target `t` and the settings; with class
     weights (`zero`, `one`) that of `weighted`. `along`: summed over the last axis."""
 
-    def rows(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
-        operands = (identity(prediction), identity(target))
-        weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
+    def rows(m: Measured) -> Rows:
+        operands = (identity(m.prediction), identity(m.target))
+        weights = tuple(zip(("zero", "one"), m.loss.class_weights, strict=False))
         body = substitute(own_expr(weighted if weights else text), {"p": X0, "t": X1})
-        scalars = (*loss.attrs, *weights)
-        return mean_rows(g, f"{name}.rows", body, operands, prediction, rank, scalars, int(along)), frozenset()
+        scalars = (*m.loss.attrs, *weights)
+        found = mean_rows(m.g, f"{m.name}.rows", body, operands, m.prediction, m.rank, scalars, int(along))
+        return found, frozenset()
 
     return LossKind(keys, answers, rows, along, synonyms=synonyms)
 
 
-def _cosine(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
+def _cosine(m: Measured) -> Rows:
     """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
+    g, prediction, target, name = m.g, m.prediction, m.target, m.name
     keep = tuple(range(len(prediction.shape) - 1))
     p, t = identity(prediction), identity(target)
     dot = g.reduce(f"{name}.dot", X0 * X1, (p, t), prediction, keep)
@@ -45,7 +45,7 @@ def _cosine(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Te
     sizes = Call("max", (Call("sqrt", (X1,)), floor)) * Call("max", (Call("sqrt", (X2,)), floor))
     body = 1.0 - X0 / sizes
     each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
-    return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset()
+    return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, m.rank), frozenset()
 
 
 BINARY_CROSS_ENTROPY = elementwise(

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Cond, Expr, Num, Ref
-from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
+from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, Scalars, identity
+from compiler.losses.kind import Measured
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
@@ -27,6 +28,16 @@ def chosen(g: GraphBuilder, name: str, values: l1.Tensor, counted: l1.Tensor) ->
 def first_axes(counted: l1.Tensor) -> Operand:
     """The operand in a body over more axes than its own."""
     return counted, tuple(range(len(counted.shape)))
+
+
+def first_class(m: Measured) -> l1.Tensor:
+    """The first class with the largest score."""
+    scores, last = m.prediction, len(m.prediction.shape) - 1
+    row = tuple(range(last))
+    largest = m.g.reduce(f"{m.name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
+    found = Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST))
+    operands = (identity(scores), (largest, row))
+    return m.g.reduce(f"{m.name}.first", found, operands, scores, row, combine="min", fill=math.inf)
 
 
 def mean_rows(

@@ -456,6 +456,11 @@ def smooth_binary(y: Any, t: Any) -> Any:
     return functional.binary_cross_entropy_with_logits(y, 0.8 * t + 0.1)
 
 
+def transcribed(y: Any, t: Any) -> Any:
+    whole = [torch.full((len(y),), a.shape[1]) for a in (y, t)]
+    return functional.ctc_loss(torch.log_softmax(y, -1).transpose(0, 1), t, *whole)
+
+
 _LOGITS, _PAIR = "{logits: $y, target: $t", "{prediction: $y, target: $t"
 _KINDS: list[tuple[str, Any, Any]] = [
     (f"softmax_cross_entropy: {_LOGITS}}}", entropy, whole(4)),
@@ -495,6 +500,8 @@ def losses() -> Iterator[Head]:
         yield Head(f"kl_divergence of {list(shape)}", "log_softmax: {name: $y, inputs: $x}", shape,
                    lambda w, x: torch.log_softmax(x, -1),
                    loss=OwnLoss(f"kl_divergence: {_PAIR}}}", kl, chances))  # fmt: skip
+    labels = OwnLoss(f"ctc: {_LOGITS}}}", transcribed, lambda rng, shape: rng.integers(1, 4, (shape[0], 3)))
+    yield Head("ctc", "dense: {name: $y, inputs: $x, units: 4}", (7, 4), lambda w, x: dense(w, "y", x), loss=labels)
 
 
 # ------------------------------------------------------------------------------------------ groups

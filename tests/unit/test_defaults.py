@@ -131,7 +131,7 @@ network:
     - dot_attention: {}
     - block: {layers: [rnn: {units: 4, sequence: true}]}
     - repeat: {times: 2, layers: [gru: {units: 4, sequence: true}]}
-    - lstm: {units: 4, sequence: true}
+    - lstm: {units: 4, sequence: true, name: heard}
     - rnn: {units: 4, name: last}
     - one_hot: {inputs: k, count: 5}
     - gru: {units: 4}
@@ -148,6 +148,7 @@ train:
       - loss: {binary_cross_entropy: {logits: out, target: y}}
       - loss: {huber: {prediction: out, target: y}}
       - loss: {smooth_l1: {prediction: out, target: y}}
+      - loss: {ctc: {logits: heard, target: k}}
   optimizer: {sgd: {learning_rate: 0.1}}
   penalty: [{l1: 0.1}, {l2: 0.1}]
   groups: [{of: out, set: {learning_rate: 0.2}}]

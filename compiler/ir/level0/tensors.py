@@ -190,8 +190,9 @@ class Loss:
     `class_weights`: one per class, or (). An expression has its body in `function` and reads `inputs`; a sum has
     `terms` with their weights, and the first one's prediction and target. `target` is "" where there is none.
     `mask`: an input whose shape is that of a sample's losses, or its first axes; what it is 0 for does not count,
-    and the mean is over what counts. `ignore`: the number of a class that does not count. `by_weight`: the mean is over
-    the weights of the right classes."""
+    and the mean is over what counts. `ignore`: the number of a class that does not count. `mean`: what it is over,
+    where the kind has a choice: of losses of classes the weights of the right ones ("weights"). `beside`: what else it
+    reads, by key."""
 
     kind: str
     prediction: str
@@ -203,19 +204,26 @@ class Loss:
     terms: tuple[tuple[float, Loss], ...] = ()
     mask: str = ""
     ignore: int | None = None
-    by_weight: bool = False
+    mean: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def each(self) -> tuple[Loss, ...]:
+        """Its terms, or itself."""
+        return tuple(t for _, t in self.terms) or (self,)
 
     @property
     def masked(self) -> bool:
         """Whether the mean is not over all samples, in a term of a sum too."""
-        own = bool(self.mask) or self.ignore is not None or self.by_weight
+        own = bool(self.mask) or self.ignore is not None or self.mean == "weights"
         return own or any(t.masked for _, t in self.terms)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Every layer and network input that the loss is computed from."""
         own = (*(self.inputs if self.kind == "expression" else (self.prediction, self.target)), self.mask)
+        own = (*own, *(name for _, name in self.beside))
         return tuple(dict.fromkeys(n for n in (*own, *(m for _, t in self.terms for m in t.reads)) if n))
 
 

@@ -13,7 +13,7 @@ Does not: differentiate; `constants` names tensors whose gradient is zero by con
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -60,17 +60,17 @@ def _rows(
     g: GraphBuilder,
     loss: l0.Loss,
     named: dict[str, l1.Tensor],
-    name: str = "loss",
-    rank: int = 1,
+    name: str,
+    mask: l1.Tensor,
     counted: l1.Tensor | None = None,
 ) -> tuple[l1.Tensor, frozenset[str]]:
     """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
-    `rank`: its number of axes; `counted`: 0 for elements that a mask excludes."""
+    `mask`: valid rows; `counted`: 0 for elements that a mask of the loss excludes."""
     if loss.kind == "sum":
         found: list[l1.Tensor] = []
         constants: frozenset[str] = frozenset()
         for k, (_, term) in enumerate(loss.terms):
-            rows, own = _rows(g, term, named, f"loss.{k}")
+            rows, own = _rows(g, term, named, f"loss.{k}", mask)
             found.append(rows)
             constants |= own
         scalars = tuple((f"w{k}", w) for k, (w, _) in enumerate(loss.terms))
@@ -79,15 +79,20 @@ def _rows(
             body = body + Ref(f"x{k}") * Ref(f"w{k}")
         return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
     if loss.kind == "expression":
-        return _expression(g, loss, named, name, rank, counted), frozenset()
-    prediction, target = named[loss.prediction], named[loss.target]
+        return _expression(g, loss, named, name, len((counted or mask).shape), counted), frozenset()
+    m = _measured(g, name, loss, named, counted or mask)
     if counted is not None:
-        prediction = chosen(g, f"{name}.prediction.chosen", prediction, counted)
-        if target.dtype == "real":
-            target = chosen(g, f"{name}.target.chosen", target, counted)
+        m = replace(m, prediction=chosen(g, f"{name}.prediction.chosen", m.prediction, counted))
+        if m.target.dtype == "real":
+            m = replace(m, target=chosen(g, f"{name}.target.chosen", m.target, counted))
     kind = LOSS_KIND[loss.kind]
     assert kind.rows is not None
-    return kind.rows(g, loss, prediction, target, name, rank)
+    return kind.rows(m)
+
+
+def _measured(g: GraphBuilder, name: str, loss: l0.Loss, named: dict[str, l1.Tensor], mask: l1.Tensor) -> Measured:
+    beside = {key: named[read] for key, read in loss.beside}
+    return Measured(g, name, loss, named[loss.prediction], named[loss.target], mask, beside)
 
 
 def _counted(g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], rows: l1.Tensor, name: str) -> l1.Tensor:
@@ -140,13 +145,15 @@ def _term(
     if counted is not mask:
         count = g.reduce(f"{name}.count", X0, (identity(counted),), counted, ())
         over = g.map(f"{name}.over", Cond(X0 > 0.0, X0, Num(1.0)), (identity(count),))
-    rows, constants = _rows(g, loss, named, name, len(counted.shape), None if counted is mask else counted)
+    rows, constants = _rows(g, loss, named, name, mask, None if counted is mask else counted)
     body: Expr = X0 * X1
+    if any(LOSS_KIND[each.kind].infinite for each in loss.each):  # in rows that do not count, too
+        body = Cond(X1.ne(0.0), body, Num(0.0))
     scalars: Scalars = ()
     if weight != 1.0:
         body, scalars = body * Ref("weight"), (("weight", weight),)
     total = g.reduce(f"{name}.sum", body, (identity(rows), identity(counted)), rows, (), scalars=scalars)
-    if loss.by_weight:
+    if loss.mean == "weights":
         total = _by_weight(g, total, name, counted, count)
     return _Term(total, count, over, counted, constants)
 
@@ -251,7 +258,7 @@ def add_loss(
         sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
     for metric in train.metrics:
         of = whole.terms[0][1] if whole.terms else whole
-        parts = metric_of(metric).sums(Measured(g, metric, named[of.prediction], named[of.target], first.mask))
+        parts = metric_of(metric).sums(_measured(g, metric, of, named, first.mask))
         sums |= {f"{metric}.{part}" if part else metric: total for part, total in parts.items()}
     for name, value in sums.items():
         kept = g.add(l1.Variable(l1.Tensor(f"metric.{name}", value.shape), 0.0, wide=True))

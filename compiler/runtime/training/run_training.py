@@ -27,6 +27,7 @@ from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import append_text, write_text
 from compiler.core.strict_json import dumps
+from compiler.losses import LOSS_KIND
 from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.tensors.accumulate import averages_of
 from compiler.passes.tensors.expand_updates import PLATEAU
@@ -187,7 +188,9 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     if not math.isfinite(row["loss"]):
         Health(loop.program).look_at_learned(instance, f"in epoch {epoch}")
         message = f"the loss is {row['loss']} in epoch {epoch}"
-        raise RunError("E0908", message, "a smaller learning rate may help", span=train.loss.span)
+        helps = [LOSS_KIND[each.kind].infinite for each in train.loss.each if row["loss"] == math.inf]
+        help = next(filter(None, helps), "a smaller learning rate may help")
+        raise RunError("E0908", message, help, span=train.loss.span)
     if len(loop.validation):
         loop.feed.begin("eval", loop.validation)
         _batches(loop, "eval", 0, 0, loop.kept, None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
-from compiler.expr.keys.kinds import OneKey
+from compiler.expr.keys.kinds import Flag, OneKey
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.array_files import Header
 from compiler.files.data_source import sample_parts
@@ -49,11 +49,13 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     shape = built.shapes[prediction.text]
     if shape is None or built.shapes[target.text] is None:
         return loss
-    fits = _class_target if of.answers is Answers.CLASSES else _real_target
-    if not fits(of, prediction, target, built, c):
+    if not _FITS.get(of.answers, _real_target)(of, prediction, target, built, c):
         return None
     settled = _with_settings(loss, of, r, shape)
-    return None if settled is None else _with_mask(settled, r, shape[:-1] if of.along else shape, built)
+    if settled is not None and of.answers is Answers.LABELS:
+        settled = _with_lengths(settled, of, r, shape, target, built)
+    each = () if of.whole else shape[:-1] if of.along else shape
+    return None if settled is None else _with_mask(settled, r, each, built)
 
 
 def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) -> l0.Loss | None:
@@ -103,6 +105,54 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
     return True
 
 
+def _labels_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+    shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
+    declared = built.inputs[target.text]
+    assert shape is not None and wanted is not None
+    if len(shape) != 2 or shape[1] < 2:
+        message = f"`logits` must be one score per class in each step, but `{prediction.text}` has the shape "
+        c.sink.error("E0501", message + shown(shape), prediction.span, "its shape is `[steps, classes]`")
+        return False
+    if declared.dtype != "int32" or len(wanted) != 1:
+        related = (Related("the input is declared here", declared.span),)
+        message = f"the target of `{kind.name}` is a list of classes' numbers, but `{target.text}` is not"
+        help = f"declare it with `{{shape: [{wanted[0] if len(wanted) == 1 else 10}], dtype: int32}}`"
+        c.sink.error("E0501", message, target.span, help, related)
+        return False
+    return True
+
+
+_FITS = {Answers.CLASSES: _class_target, Answers.LABELS: _labels_target}
+
+
+def _with_lengths(
+    loss: l0.Loss, kind: LossKind, r: Reader, shape: tuple[int, ...], target: Scalar, built: Built
+) -> l0.Loss | None:
+    """The loss with the lengths of its sequences. `shape`: of the scores."""
+    c, before, found = r.c, len(r.c.sink.items), {}
+    for key in kind.beside:
+        node = r.get(key)
+        given = None if node is None else _reference(node, built, c, layer=False)
+        if given is None:
+            continue
+        declared = built.inputs[given.text]
+        if built.shapes[given.text] not in ((), None) or declared.dtype != "int32":
+            message = f"`{key}` is one whole number for each sample, but `{given.text}` is not"
+            related = (Related("the input is declared here", declared.span),)
+            c.sink.error("E0501", message, given.span, "declare it with `{shape: [], dtype: int32}`", related)
+        found[key] = given.text
+    blank, of_classes = r.get("blank"), dict(loss.attrs)["blank"] < shape[-1]
+    if blank is not None and not of_classes:
+        has = f"`{loss.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
+        c.sink.error("E0106", f"the blank is a class, but {has}", blank.span)
+    (labels,) = built.shapes[target.text] or (0,)
+    if labels > shape[0] and "target_lengths" not in found:
+        message = f"there are no {labels} labels in {shape[0]} steps: each takes a step of its own"
+        help = "if most samples have fewer, name the input with their numbers: `target_lengths`"
+        c.sink.error("E0501", message, target.span, help)
+    return None if len(c.sink.items) > before else replace(loss, beside=tuple(found.items()))
+
+
 def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs[target.text]
@@ -127,7 +177,7 @@ def _with_settings(loss: l0.Loss, kind: LossKind, r: Reader, shape: tuple[int, .
     attrs: list[tuple[str, float]] = []
     c, before = r.c, len(r.c.sink.items)
     for key in kind.settings:
-        value = r.real(key)
+        value = float(r.flag(key)) if isinstance(r.of(key), Flag) else r.real(key)
         if value or (value is not None and kind.zero):
             attrs.append((key, value))
     weights = r.get("class_weights") if "class_weights" in r else None
@@ -139,8 +189,8 @@ def _with_settings(loss: l0.Loss, kind: LossKind, r: Reader, shape: tuple[int, .
         c.sink.error("E0108", message, weights.span)
     if len(c.sink.items) > before:
         return None
-    by_weight = "mean" in r and r.word("mean") == "weights"
-    return replace(loss, attrs=tuple(attrs), class_weights=classes, by_weight=by_weight)
+    mean = r.word("mean") if "mean" in r else ""
+    return replace(loss, attrs=tuple(attrs), class_weights=classes, mean=mean)
 
 
 def _expression(r: Reader, built: Built, at: Span) -> l0.Loss | None:
@@ -209,9 +259,9 @@ def check_labels(
     loss: l0.Loss, built: Built, data: l0.Data, arrays: dict[str, tuple[str, Header, Span]], c: Context
 ) -> None:
     """Every label must be a class with a score of the network, every word a row of its embedding."""
-    for one in (loss, *(t for _, t in loss.terms)):
+    for one in loss.each:
         shape = built.shapes.get(one.prediction)
-        if LOSS_KIND[one.kind].answers is Answers.CLASSES and shape is not None:
+        if LOSS_KIND[one.kind].answers in (Answers.CLASSES, Answers.LABELS) and shape is not None:
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
             _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:

@@ -137,10 +137,6 @@ def _groups(r: Reader, built: Built, optimizer: l0.OptimizerDef) -> tuple[l0.Wei
     return tuple(out)
 
 
-_SMALLER = ("loss", "mean_absolute_error", "mean_squared_error")
-"""Metrics to minimize."""
-
-
 @dataclass(frozen=True)
 class Watching:
     accumulate: int
@@ -192,7 +188,8 @@ def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool,
     known = (*plain, *(f"validation_{m}" for m in plain)) if validation else plain
     name = node.text
     if name in known:
-        return l0.Watched(name, name.removeprefix("validation_") not in _SMALLER, node.span)
+        of = name.removeprefix("validation_")
+        return l0.Watched(name, of != "loss" and not metric_of(of).smaller, node.span)
     help = suggested(name, "an epoch has", known)
     if name.removeprefix("validation_") in plain:
         help = "write `split: {validation: 0.2}` into `data`"
