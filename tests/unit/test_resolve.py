@@ -735,7 +735,7 @@ def test_repeats_and_blocks() -> None:
     ("repeat", "expected"),
     [
         ("{times: 0.5, layers: []}", ["E0208"]),
-        ("{times: -1, layers: []}", ["E0208"]),
+        ("{times: 1 - 1, layers: []}", ["E0208"]),
         ("{times: 100001, layers: []}", ["E0208"]),
         ("{times: 1 ms, layers: []}", ["E0208"]),
         ("{times: m, layers: []}", ["E0302"]),

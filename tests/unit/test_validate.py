@@ -221,6 +221,15 @@ CASES = [
         "`size` must be at least 1; it is 0",
         None,
     ),
+    ("populations: {a: {neuron: l, size: '0'}}", "E0106", "'0'", "`size` must be at least 1; it is 0", None),
+    ("populations: {a: {neuron: l, size: '2.0'}}", "E0102", "'2.0'", "not the number 2.0", "write `2`"),
+    (
+        DENSE.format("{repeat: {times: '0', layers: [{softmax: {}}]}}"),
+        "E0106",
+        "'0'",
+        "`times` must be at least 1",
+        None,
+    ),
     ("simulate: {dt: 0, duration: 1 s}", "E0106", "0", "`dt` must be above 0", None),
     ("simulate: {dt: .inf, duration: 1 s}", "E0106", ".inf", "`dt` must be finite", None),
     (

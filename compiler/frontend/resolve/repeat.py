@@ -90,7 +90,7 @@ def _least(layers: tree.Sequence, params: Params[str, ParamValue]) -> int:
         elif isinstance(entry.value, tree.Mapping):
             times_node, inner = entry.value.get("times"), entry.value.get("layers")
             if times_node is not None and isinstance(inner, tree.Sequence):
-                times = whole_number(times_node, params, Sink(), "`times`", 0, MAX_LAYERS)
+                times = whole_number(times_node, params, Sink(), "`times`", 1, MAX_LAYERS)
                 total += (times or 0) * _least(inner, params)
     return total
 
@@ -128,7 +128,7 @@ def _copies(entry: tree.Entry, params: Params[str, ParamValue], sink: Sink) -> _
         help = "write `repeat: {times: 3, layers: [...]}`"
         sink.error("E0103", f"`repeat` lacks {missing}", entry.key.span, help)
         return out
-    times = whole_number(times_node, params, sink, "`times`", 0, MAX_LAYERS)
+    times = whole_number(times_node, params, sink, "`times`", 1, MAX_LAYERS)
     if times is None:
         return out
     if times * _least(layers, params) > MAX_LAYERS:  # before copying

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -17,6 +17,7 @@ import compiler.expr.keys.kinds as spec
 from compiler.core.diagnostics import Sink, did_you_mean, letters_of
 from compiler.core.source import Span
 from compiler.frontend.schema.wording import allowed, elsewhere, found
+from compiler.frontend.yaml.core_schema import resolve
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
 
@@ -55,7 +56,9 @@ def fits(kind: spec.Kind, node: Node) -> bool:
     if isinstance(kind, spec.OneOf):
         return any(fits(k, node) for k in kind.scalars)
     if isinstance(value, str):
-        return _text_fits(kind, value)
+        if not isinstance(kind, spec.Value) or (number := _number_in(value)) is None:
+            return _text_fits(kind, value)
+        value = number
     if isinstance(value, bool):
         return isinstance(kind, spec.Flag | spec.Expression)
     if isinstance(value, int | float):
@@ -67,6 +70,12 @@ def fits(kind: spec.Kind, node: Node) -> bool:
             case spec.Constant(wanted):
                 return value == wanted and isinstance(value, int)
     return False
+
+
+def _number_in(text: str) -> int | float | None:
+    """The number that a text, in quotes, is; it is checked as the number itself. None for other expressions."""
+    value = resolve(text.strip())
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _text_fits(kind: spec.Kind, value: str) -> bool:
@@ -103,6 +112,8 @@ def scalar_problem(kind: spec.Kind, node: Node, place: Place) -> Problem | None:
     if not isinstance(node, Scalar) or fits(kind, node):
         return None if isinstance(node, Scalar) else type_problem(kind, node, place)
     value = node.value
+    if isinstance(kind, spec.Value) and isinstance(value, str) and (number := _number_in(value)) is not None:
+        node, value = replace(node, value=number), number
     match kind:
         case spec.Value() if isinstance(value, int | float) and not isinstance(value, bool):
             bounds = _out_of_bounds(kind, value)
