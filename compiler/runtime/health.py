@@ -13,11 +13,13 @@ import time
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.diagnostics import RunError
 from compiler.ir.space import Role
 from compiler.runtime.common.arrays import persistent_arrays, to_logical
+from compiler.runtime.divided import division_by_zero
 
 SHARE = 50  # time between two checks of weights, in units of the time of one check
 STEPS = 1000  # steps between two checks of the state
@@ -27,7 +29,8 @@ _LARGE = 1 << 20
 class Health:
     """Checks at drain points; `look` and `look_at_step` raise RunError (E0908) when something is not finite."""
 
-    def __init__(self, program: l2.Merged) -> None:
+    def __init__(self, program: l2.Merged, model: l0.Model) -> None:
+        self._program, self._model = program, model
         arrays = persistent_arrays(program)
         real = tuple(a for a in arrays if a.dtype.is_real and a.role is not Role.EVENT)
         self._state = tuple(a for a in real if a.role is Role.STATE)
@@ -37,23 +40,47 @@ class Health:
 
     def look(self, instance: Instance, where: str) -> None:
         """Check every floating-point state and weight. `where`: "by step 200"."""
-        _look(instance, (*self._state, *self._learned), where)
+        self._look(instance, (*self._state, *self._learned), where)
 
     def look_at_learned(self, instance: Instance, where: str) -> None:
         """Check every weight and synapse."""
-        _look(instance, self._learned, where)
+        self._look(instance, self._learned, where)
 
     def look_at_step(self, instance: Instance, where: str, due: bool) -> None:
         """Check every floating-point state when it is `due`, or the last check was a second ago; weights and
         synapses unless they were checked recently."""
         begin = time.perf_counter()
         if due or begin - self._last_state > 1.0:
-            _look(instance, self._state, where)
+            self._look(instance, self._state, where)
             self._last_state = begin
         if self._learned and begin - self._last >= self._pause:
-            _look(instance, self._learned, where)
+            self._look(instance, self._learned, where)
             self._last = time.perf_counter()
             self._pause = SHARE * (self._last - begin)
+
+    def _look(self, instance: Instance, arrays: tuple[l2.Array, ...], where: str) -> None:
+        if all(_finite(values) for _, values in instance.read_each(a.name for a in arrays)):
+            return
+        for array in arrays:
+            values = instance.read(array.name)
+            if not _finite(values):
+                logical = to_logical(array, values)
+                bad = np.argwhere(~np.isfinite(logical))
+                index = tuple(int(i) for i in bad[0])
+                shown = ", ".join(map(str, index))
+                raise RunError(
+                    "E0908",
+                    f"`{array.name}[{shown}]` is {float(logical[index])} {where} "
+                    f"({len(bad)} of {logical.size} elements are not finite)",
+                    self._help(instance, array),
+                    span=array.span,
+                )
+
+    def _help(self, instance: Instance, array: l2.Array) -> str:
+        if array.role is Role.WEIGHT:
+            return "a smaller learning rate may help"
+        divided = division_by_zero(self._model, self._program, instance, array.name)
+        return divided or "a smaller time step or another integration method may help"
 
 
 def _finite(values: AnyArray) -> bool:
@@ -63,22 +90,3 @@ def _finite(values: AnyArray) -> bool:
             if np.isfinite(np.sum(values, dtype=np.float64)):
                 return True
     return bool(np.isfinite(values).all())
-
-
-def _look(instance: Instance, arrays: tuple[l2.Array, ...], where: str) -> None:
-    if all(_finite(values) for _, values in instance.read_each(a.name for a in arrays)):
-        return
-    for array in arrays:
-        values = instance.read(array.name)
-        if not _finite(values):
-            logical = to_logical(array, values)
-            bad = np.argwhere(~np.isfinite(logical))
-            index = tuple(int(i) for i in bad[0])
-            shown = ", ".join(map(str, index))
-            raise RunError(
-                "E0908",
-                f"`{array.name}[{shown}]` is {float(logical[index])} {where} "
-                f"({len(bad)} of {logical.size} elements are not finite)",
-                "a smaller time step or learning rate, or another integration method, may help",
-                span=array.span,
-            )

@@ -281,6 +281,28 @@ record: [{trace: {from: p, variables: [x], members: all}}]
         assert len(file["p/x"]) > 5
 
 
+def test_a_division_by_zero_is_named_where_a_state_is_not_finite(here: Path) -> None:
+    text = """\
+language: 1
+name: divided
+neurons:
+  cell:
+    params: {tau: 1 ms}
+    state: {v: 1, u: 2}
+    let: {half: u / 2}
+    dynamics: {dv/dt: -v / tau}
+    update: [v = v if t < 1 ms else v / half, u = u if t < 0.5 ms else 0]
+populations:
+  p: {neuron: cell, size: 3}
+simulate: {dt: 0.1 ms, duration: 2 ms, seed: 0}
+numerics: {precision: float64}
+"""
+    path = write(here, text)
+    with pytest.raises(RunError, match=r"`p\.v\[0\]` is inf by step") as caught:
+        run(path, out=here / "failed", target="reference")
+    assert caught.value.help == f"`v / half` in line 9 of {path} divides by `u / 2`, which is 0 in `p`"
+
+
 def test_the_reference_gives_the_same_spikes(here: Path) -> None:
     text = without(NOISY, "expect") + "numerics: {precision: float64, order: bitwise}\n"
     path = write(here, text)

@@ -279,7 +279,7 @@ simulate: {{dt: 1 ms, duration: 10 ms}}
             "E0306 `x` must be a condition; this is a whole number",
         ),
         ("spike:", "let: {x: random()}\n    spike:", "E0309 `x`: random numbers can be drawn in `update` and"),
-        ("tau: 10 ms", "tau: 0 ms", ""),
+        ("tau: 10 ms", "tau: 0 ms", "E0308 `dv/dt` of `p` has no value: it divides by `tau`, which is 0"),
         ("{unit: mV}", "{unit: mV, decay: tau - tau}", "E0106 `decay` of the input `g` must be a positive time; it is"),
         ("tau: 10 ms", "tau: 1 / (3 - 3) * 1 ms", "E0308 this has no value: division by zero"),
     ],

@@ -26,6 +26,7 @@ from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.phases import build_phases
 from compiler.frontend.build.shared.scope import Scope
 from compiler.frontend.build.shared.values import Context, Names, Step, entries_of, mapping, text_of
+from compiler.frontend.build.shared.zero_divisors import check_divisors
 from compiler.frontend.build.spiking.currents import Currents
 from compiler.frontend.build.spiking.drives import Drives
 from compiler.frontend.build.spiking.given_spikes import check_repeated
@@ -166,6 +167,7 @@ def _spiking(
     currents.check_others()
     drives.add_hidden(populations.built.values())
     drives.check_poisson(poisson, populations.built)
+    check_divisors(populations.built.values(), projections, drives.found, c)
     return _Spiking(populations, projections, drives, poisson, driving)
 
 

@@ -36,7 +36,7 @@ def run_spiking(session: Session) -> Outcome:
     assert model.simulate is not None
     start = _begin(session)
     done = start.step
-    health = Health(program)
+    health = Health(program, model)
     with recording(session.folder), ExitStack() as opened:
         writers = open_writers(session.folder, model, program, session.instance, start.step, start.begun.rates, opened)
         criterion = None if model.simulate.stop is None else Criterion(model, program, start.begun.held)

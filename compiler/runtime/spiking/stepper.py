@@ -92,7 +92,7 @@ class Stepper:
         # Records without an end: the duration of the model's file does not bind a simulation.
         endless = replace(self.simulate, steps=l0.MOST_STEPS - self.simulate.warmup)
         self.model = replace(prepared.model, simulate=endless)
-        self._health = Health(self.program)
+        self._health = Health(self.program, self.model)
         self._criterion = None if self.simulate.stop is None else Criterion(self.model, self.program)
         self._quick = instance.uninterrupted("step")
 

@@ -107,7 +107,7 @@ def _trained(loop: _Loop) -> Outcome:
         loop.history = _copy_metrics(path, session.folder, position.epoch)
         _follow(loop, path, position)
         loop.adopted = adopt_checkpoint(path, session.folder)
-    health = Health(loop.program)
+    health = Health(loop.program, loop.session.prepared.model)
     cpu, wall = time.process_time(), time.perf_counter()
     session.progress.start(session.prepared.model.name, train.epochs)
     saved = 0
@@ -186,7 +186,7 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     row = {"epoch": epoch, **metrics_of(sums)}
     confusion = {"training": confusion_of(sums)}
     if not math.isfinite(row["loss"]):
-        Health(loop.program).look_at_learned(instance, f"in epoch {epoch}")
+        Health(loop.program, loop.session.prepared.model).look_at_learned(instance, f"in epoch {epoch}")
         message = f"the loss is {row['loss']} in epoch {epoch}"
         helps = [LOSS_KIND[each.kind].infinite for each in train.loss.each if row["loss"] == math.inf]
         help = next(filter(None, helps), "a smaller learning rate may help")

@@ -1,0 +1,50 @@
+"""Divisions of an expression of level 0, and those whose divisor decides whether it has a value.
+
+Assumes: a checked expression.
+Guarantees: time is linear in distinct nodes.
+Does not: know values of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Expr, Unary, nodes
+from compiler.expr.interp import ExprError, evaluate
+
+_DIVIDE = ("/", "//", "%")
+
+
+def divisions(e: Expr) -> Iterator[Binary]:
+    """Every division in `e`."""
+    return (x for x in nodes(e) if isinstance(x, Binary) and x.op in _DIVIDE)
+
+
+def deciding(e: Expr) -> Iterator[Binary]:
+    """The divisions without whose value `e` has none: not those in a divisor, where infinity gives 0, in an argument of
+    a function, or behind a condition."""
+    seen, left = set[int](), [e]
+    while left:
+        x = left.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        match x:
+            case Binary(op, a, _) if op in _DIVIDE:
+                yield x
+                left.append(a)
+            case Binary("+" | "-" | "*", a, b):
+                left += [b, a]
+            case Unary("-", a):
+                left.append(a)
+
+
+def is_zero(e: Expr, numbers: Mapping[str, Any]) -> bool:
+    """Whether the value of `e` is 0, or one of its values; not where a name in it has none."""
+    try:
+        return bool(np.any(evaluate(e, numbers) == 0))
+    except ExprError:
+        return False

@@ -1,0 +1,77 @@
+"""Which division by 0 may be why a value is not finite, in words.
+
+Assumes: the instance is as it was when the value was found.
+Guarantees: every division in the equations and statements of neurons and synapses whose divisor follows from
+parameters, states and inputs of one owner is looked at; those of the value's own owner come first.
+Does not: know what a condition guards, or values of earlier steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
+from backends.protocol import Instance
+from compiler.expr.ast import Binary, Expr, refs, substitute
+from compiler.expr.inline import named
+from compiler.expr.show import shorten
+from compiler.ir.level0.controls import rewritten
+from compiler.ir.level0.divisors import divisions, is_zero
+from compiler.ir.level2.synapse_values import own_name, variable_array
+from compiler.ir.level2.variable_arrays import array_name
+from compiler.runtime.common.arrays import read_logical
+
+Owner = tuple[str, l0.NeuronDef | l0.SynapseDef, Mapping[str, l0.Value], Mapping[str, str]]
+"""Name, definition, values of its parameters, and the arrays of its names."""
+
+
+def division_by_zero(model: l0.Model, program: l2.Merged, instance: Instance, array: str) -> str | None:
+    """The first division by 0; None without one."""
+    numbers: dict[str, Any] = {p.name: p.value for p in model.params}
+    arrays = {a.name: a for a in program.arrays}
+    owners = sorted(_owners(model), key=lambda o: not array.startswith(f"{o[0]}."))
+    for name, definition, params, places in owners:
+        known = named((s.target, s.value) for s in definition.lets)
+        own: dict[str, Any] = {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
+        own |= {n: np.array(v.values) for n, v in params.items() if isinstance(v, l0.Listed)}
+        for division in _divisions(definition):
+            divisor = substitute(division.right, known)
+            here = {n: read_logical(instance, arrays[places[n]]) for n in refs(divisor) if places.get(n) in arrays}
+            if is_zero(divisor, {**numbers, **own, **here}):
+                return _in_words(division, divisor, name)
+    return None
+
+
+def _in_words(division: Binary, divisor: Expr, owner: str) -> str:
+    at = division.span
+    where = f" in line {at.line} of {at.file.path}" if at.file.path else ""
+    return f"`{shorten(division)}`{where} divides by `{shorten(divisor)}`, which is 0 in `{owner}`"
+
+
+def _owners(model: l0.Model) -> Iterator[Owner]:
+    for p in model.populations:
+        params = dict(p.params)
+        names = (*p.neuron.units, *params)
+        yield p.name, p.neuron, params, {n: array_name(p.name, n) for n in names}
+    for projection in model.projections:
+        s = projection.synapse
+        for m in projection.members if s is not None else ():
+            assert s is not None
+            held = [f"{e}.{x.name}" for e, b in (("pre", s.pre), ("post", s.post)) if b is not None for x in b.state]
+            names = (*(x.name for x in s.state), *(n for n, _ in m.params), *held)
+            yield own_name(projection, m), s, dict(m.params), {n: variable_array(projection, m, n) for n in names}
+
+
+def _divisions(definition: l0.NeuronDef | l0.SynapseDef) -> Iterator[Binary]:
+    found = list[Binary]()
+
+    def note(e: Expr) -> Expr:
+        found.extend(divisions(e))
+        return e
+
+    rewritten(definition, note)
+    yield from found
