@@ -17,24 +17,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
+import backends.c_family.cprint as cprint
 import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import quotient
-from backends.c_family.cprint import (
-    Body,
-    Element,
-    EmitPrinter,
-    PrintError,
-    Scope,
-    Symbol,
-    infer_locals,
-    is_real,
-    literal,
-    refuse_emit,
-    symbols,
-    type_of,
-)
 from backends.kernel_ir.expr import address, call, cast, code, cond, form
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code, Number
@@ -67,8 +54,8 @@ class Total:
     term: Expr
 
     @property
-    def symbol(self) -> dict[str, Symbol]:
-        return {self.name: Symbol(self.at, self.type)}
+    def symbol(self) -> dict[str, cprint.Symbol]:
+        return {self.name: cprint.Symbol(self.at, self.type)}
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ class Constants:
     expression is called ("": the expression stays); `lines`: their declarations."""
 
     k: Kernel
-    scope: dict[str, Symbol]
+    scope: dict[str, cprint.Symbol]
     known: AbstractSet[str]
     word: Callable[[Expr], str]
     lines: list[Stmt] = field(default_factory=list)
@@ -135,9 +122,9 @@ class Constants:
         return Ref(self.names[e])
 
     def declare(self, name: str, local: Code, value: Expr, span: Span = NOWHERE) -> None:
-        dialect, kind = self.k.dialect, type_of(value, self.scope, self.k.dialect.precision)
+        dialect, kind = self.k.dialect, cprint.type_of(value, self.scope, self.k.dialect.precision)
         self.lines.append(Let(dialect.type_name(kind), local, dialect.expr(value, self.scope), span=span))
-        self.scope[name] = Symbol(local, kind)
+        self.scope[name] = cprint.Symbol(local, kind)
 
 
 def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:
@@ -160,23 +147,25 @@ class NestBuilder:
     """What all targets share: a point of a nest, and its sums. `scope`: names at a point; `elements`: of arrays. A
     target says how it walks the terms of a sum (`terms`, `over_terms`), and how points are carried out."""
 
-    elements: dict[str, Element]
+    elements: dict[str, cprint.Element]
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         self.k, self.nest = k, nest
         self.red = nest.red
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
-        self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
+        self.scope = k.scope | {n: cprint.Symbol(v, DType.I64) for n, v in self.vars.items()}
 
-    def body(self, emit: EmitPrinter = refuse_emit, known: Scope = MappingProxyType({})) -> Body:
+    def body(
+        self, emit: cprint.EmitPrinter = cprint.refuse_emit, known: cprint.Scope = MappingProxyType({})
+    ) -> cprint.Body:
         """The body at a point. `known`: more names, and formals that need not be loaded."""
-        return Body(self.k.dialect, {**self.scope, **known}, self.elements, self.k.namer, emit)
+        return cprint.Body(self.k.dialect, {**self.scope, **known}, self.elements, self.k.namer, emit)
 
     def emits(self) -> list[l2.Emit]:
         """The events of a nest: of a map over one dim."""
         found = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
         if found and (self.nest.combine is not None or [d.kind for d in self.nest.dims] != [l2.DimKind.PAR]):
-            refuse_emit(found[0], {})
+            cprint.refuse_emit(found[0], {})
         return found
 
     def mapped(self) -> list[Stmt]:
@@ -197,7 +186,7 @@ class NestBuilder:
                 body.scope |= x.symbol
             after = body.run(stage.epilogue) if staged else body.finish(stage.epilogue)
             made.append(Sums(totals, term, exact, after, body.stored() if staged else ()))
-        each = Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
+        each = cprint.Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
         return Point(start, made, each)
 
     def serial(self, x: Point) -> tuple[list[Stmt], list[Stmt]]:
@@ -218,7 +207,7 @@ class NestBuilder:
         """Where the first sums of a point are, and their statements."""
         raise NotImplementedError
 
-    def term_elements(self) -> Mapping[str, Element]:
+    def term_elements(self) -> Mapping[str, cprint.Element]:
         """How `exact` terms access arrays."""
         return self.elements
 
@@ -253,7 +242,7 @@ class NestBuilder:
         before, end = list[Stmt](), list[Stmt]()
         for x, part in zip(totals, parts, strict=True):
             to, more = one(x.at), one(part.at)
-            if not is_real(x.type):
+            if not cprint.is_real(x.type):
                 end.append(each(Set(to, more, "+=", self.k.template.span)))
                 continue
             lost = replace(x, at=self.k.namer.fresh("lost"))
@@ -280,7 +269,7 @@ class NestBuilder:
         least = cond(first + length < extent, first + length, extent)
         return For(first, 0, extent, [*blocks.begin, Let("nl_i64", end, least), *inner, *blocks.end], length)
 
-    def totals(self, scope: Scope, stage: l2.Stage | None = None) -> list[Total]:
+    def totals(self, scope: cprint.Scope, stage: l2.Stage | None = None) -> list[Total]:
         """The reductions of a stage (default: the first), each in a variable of its own."""
         x = stage or self.nest.stages[0]
         return [
@@ -294,20 +283,20 @@ class NestBuilder:
             self.k.dialect.type_name(total.type), total.at, self.identity(total.type, total.combine), const=False
         )
 
-    def _type(self, term: Expr, combine: str, scope: Scope) -> DType:
-        known = {**symbols({n: e.type for n, e in self.elements.items()}), **scope}
+    def _type(self, term: Expr, combine: str, scope: cprint.Scope) -> DType:
+        known = {**cprint.symbols({n: e.type for n, e in self.elements.items()}), **scope}
         real = self.k.dialect.precision
-        types = infer_locals(self.nest.prologue, known, self.elements, real)
-        t = type_of(term, {**known, **symbols(types)}, real)
+        types = cprint.infer_locals(self.nest.prologue, known, self.elements, real)
+        t = cprint.type_of(term, {**known, **cprint.symbols(types)}, real)
         if t == "bool" or t == DType.U8:
             return DType.I32
-        if not is_real(t) and combine != "add":
-            raise PrintError("only sums may run over integers", self.k.template.span)
+        if not cprint.is_real(t) and combine != "add":
+            raise cprint.PrintError("only sums may run over integers", self.k.template.span)
         return t
 
     def identity(self, t: DType, combine: str | None = None) -> Code:
         """The identity element of the combination."""
-        return literal(IDENTITY[combine or self.nest.combine or "add"], t)
+        return cprint.literal(IDENTITY[combine or self.nest.combine or "add"], t)
 
     def combined(self, acc: Code, term: Code, t: DType, span: Span = NOWHERE, combine: str | None = None) -> Stmt:
         how = combine or self.nest.combine
@@ -317,10 +306,10 @@ class NestBuilder:
         return Set(acc, self.k.dialect.call(how, t, acc, term), span=span)
 
     def summed(
-        self, scope: Scope, totals: Sequence[Total], elements: Mapping[str, Element] | None = None
+        self, scope: cprint.Scope, totals: Sequence[Total], elements: Mapping[str, cprint.Element] | None = None
     ) -> list[Stmt]:
         """Loads and the combination of one term of each reduction. `elements`: as they read them."""
-        body = Body(self.k.dialect, dict(scope), dict(elements or self.elements), self.k.namer)
+        body = cprint.Body(self.k.dialect, dict(scope), dict(elements or self.elements), self.k.namer)
         lines = body.load(set().union(*(refs(x.term) for x in totals)))
         for x in totals:
             value = self.k.dialect.expr(x.term, body.scope, x.type)
@@ -342,8 +331,8 @@ class PointNest(NestBuilder):
         for s in self.nest.statements:
             if not isinstance(s, l2.Add) or not self.elements[s.target].direct:
                 continue
-            if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
-                raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
+            if cprint.is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
+                raise cprint.PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
     @cached_property
     def points(self) -> For:
@@ -383,7 +372,7 @@ class PointNest(NestBuilder):
     def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
         return sums, self.in_order(sums, self.in_window)
 
-    def term_elements(self) -> Mapping[str, Element]:
+    def term_elements(self) -> Mapping[str, cprint.Element]:
         """As the loops of `in_window` walk them."""
         exact = {x.quotient for x in self._sparse().values()}
         return self.k.elements(replace(self.addresses, exact=exact), self.nest.fill) if exact else self.elements

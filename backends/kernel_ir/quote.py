@@ -14,25 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from backends.kernel_ir.tree import (
-    LEVELS,
-    OR,
-    PRODUCT,
-    Binary,
-    Call,
-    Cast,
-    Code,
-    Every,
-    Given,
-    Group,
-    Index,
-    Member,
-    Number,
-    Select,
-    Unary,
-    Variable,
-    rebuilt,
-)
+import backends.kernel_ir.tree as ir
 from backends.kernel_ir.types import typed
 
 _TYPE: Final = r"(?:const )?(?:nl_[iu](?:8|32|64)|nl_bfloat|real|int|float|double|bool|char)(?: \*)?"
@@ -44,7 +26,7 @@ _TOKEN: Final = re.compile(
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class _Hole(Code):
+class _Hole(ir.Code):
     """The place of part `number`."""
 
     number: Final[int]
@@ -74,55 +56,55 @@ class _Parser:
         if self.next() != token:
             raise ValueError(f"`{self.pattern}` has no `{token}` where it should")
 
-    def expression(self) -> Code:
-        test = self.binary(OR)
+    def expression(self) -> ir.Code:
+        test = self.binary(ir.OR)
         if self.token != " ? ":
             return test
         self.next()
-        then = self.binary(OR)
+        then = self.binary(ir.OR)
         self.expect(" : ")
-        return Select(test, then, self.expression())
+        return ir.Select(test, then, self.expression())
 
-    def binary(self, least: int) -> Code:
+    def binary(self, least: int) -> ir.Code:
         left = self.unary()
-        while self.kind == "infix" and (level := LEVELS.get(self.token.strip(), 0)) >= least:
+        while self.kind == "infix" and (level := ir.LEVELS.get(self.token.strip(), 0)) >= least:
             op = self.next().strip()
-            right = self.binary(level + 1) if level < PRODUCT else self.unary()
+            right = self.binary(level + 1) if level < ir.PRODUCT else self.unary()
             match left:
-                case Binary("&", first, second) if op == "&":
-                    left = Every((first, second, right))
-                case Every(tests) if op == "&":
-                    left = Every((*tests, right))
+                case ir.Binary("&", first, second) if op == "&":
+                    left = ir.Every((first, second, right))
+                case ir.Every(tests) if op == "&":
+                    left = ir.Every((*tests, right))
                 case _:
-                    left = Binary(op, left, right)
+                    left = ir.Binary(op, left, right)
         return left
 
-    def unary(self) -> Code:
+    def unary(self) -> ir.Code:
         if self.kind == "cast":
-            return Cast(typed(self.next()[1:-1]), self.unary())
+            return ir.Cast(typed(self.next()[1:-1]), self.unary())
         if self.kind == "mark" and self.token in "-!~&*":
-            return Unary(self.next(), self.unary())
+            return ir.Unary(self.next(), self.unary())
         return self.postfix()
 
-    def postfix(self) -> Code:
+    def postfix(self) -> ir.Code:
         x = self.atom()
         while True:
             if self.token == "[":
                 self.next()
-                x = Index(x, self.expression())
+                x = ir.Index(x, self.expression())
                 self.expect("]")
             elif self.token in (".", "->") and self.kind == "mark":
-                x = Member(self.next(), self.next(), x)
+                x = ir.Member(self.next(), self.next(), x)
             elif self.kind == "given":
-                x = Given(x, self.list(">"))
+                x = ir.Given(x, self.list(">"))
             elif self.token == "(":
-                x = Call(x, self.list(")"))
+                x = ir.Call(x, self.list(")"))
             else:
                 return x
 
-    def list(self, end: str) -> tuple[Code, ...]:
+    def list(self, end: str) -> tuple[ir.Code, ...]:
         self.next()
-        found = list[Code]()
+        found = list[ir.Code]()
         while self.token != end:
             found.append(self.expression())
             if self.token != end:
@@ -130,24 +112,24 @@ class _Parser:
         self.next()
         return tuple(found)
 
-    def atom(self) -> Code:
+    def atom(self) -> ir.Code:
         match self.kind:
             case "word":
-                return Variable(self.next())
+                return ir.Variable(self.next())
             case "number":
-                return Number(self.next())
+                return ir.Number(self.next())
             case "hole":
                 self.next()
                 self.holes += 1
                 return _Hole(self.holes - 1)
         self.expect("(")
-        inner = Group(self.expression())
+        inner = ir.Group(self.expression())
         self.expect(")")
         return inner
 
 
 @lru_cache(maxsize=4096)
-def _parsed(pattern: str) -> tuple[Code, int]:
+def _parsed(pattern: str) -> tuple[ir.Code, int]:
     parser = _Parser(pattern)
     tree = parser.expression()
     if parser.token or tree.text != pattern:
@@ -155,10 +137,10 @@ def _parsed(pattern: str) -> tuple[Code, int]:
     return tree, parser.holes
 
 
-def quoted(pattern: str, parts: Sequence[Code] = ()) -> Code:
+def quoted(pattern: str, parts: Sequence[ir.Code] = ()) -> ir.Code:
     """The tree of a text with so many holes. Raises ValueError where it is no expression, or laid out otherwise than it
     is printed."""
     tree, holes = _parsed(pattern)
     if holes != len(parts):
         raise ValueError(f"`{pattern}` has {holes} holes for {len(parts)} parts")
-    return rebuilt(tree, lambda x: parts[x.number] if isinstance(x, _Hole) else None) if parts else tree
+    return ir.rebuilt(tree, lambda x: parts[x.number] if isinstance(x, _Hole) else None) if parts else tree

@@ -16,24 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import backends.kernel_ir.tree as tree
 from backends.kernel_ir.expr import Operand
 from backends.kernel_ir.stmt import Closure, Definition, Do, Each, For, Frame, Let, Set, Stmt, Struct
-from backends.kernel_ir.tree import (
-    After,
-    Binary,
-    Call,
-    Cast,
-    Code,
-    Every,
-    Group,
-    Index,
-    Member,
-    Number,
-    Place,
-    Select,
-    Unary,
-    Variable,
-)
 from backends.kernel_ir.types import REAL, UNKNOWN, Type, join, typed, wider
 from compiler.ir.space import DType
 from compiler.verify.violations import check
@@ -68,17 +53,17 @@ class _Verifier:
         self.fields: dict[str, dict[str, Type]] = dict(_FIELDS)
         self.found: dict[str, None] = {}
         self.how: dict[type, Callable[[Any], Type]] = {
-            Number: lambda x: Type(x.type),
-            Index: self.element,
-            Place: self.element,
-            Member: self.field,
-            Binary: self.binary,
-            Unary: self.unary,
-            Select: self.select,
-            Cast: self.cast,
-            Call: self.called,
-            Group: lambda x: self.value(x.of),
-            After: lambda x: self.value(x.of),
+            tree.Number: lambda x: Type(x.type),
+            tree.Index: self.element,
+            tree.Place: self.element,
+            tree.Member: self.field,
+            tree.Binary: self.binary,
+            tree.Unary: self.unary,
+            tree.Select: self.select,
+            tree.Cast: self.cast,
+            tree.Call: self.called,
+            tree.Group: lambda x: self.value(x.of),
+            tree.After: lambda x: self.value(x.of),
         }
 
     def fault(self, text: str) -> None:
@@ -134,15 +119,15 @@ class _Verifier:
         self.all(s.body, own)
 
     def declare(self, x: Let, here: set[str]) -> None:
-        name = x.name.array if isinstance(x.name, Index) else x.name
-        if isinstance(x.name, Index):
+        name = x.name.array if isinstance(x.name, tree.Index) else x.name
+        if isinstance(x.name, tree.Index):
             self.whole(x.name.at)
         if name.text in here:
             self.fault(f"`{name}` is declared twice")
         here.add(name.text)
         kind = self.declared(x)
         if x.value is not None:
-            self.fits(x.name, UNKNOWN if isinstance(x.name, Index) else kind, x.value)
+            self.fits(x.name, UNKNOWN if isinstance(x.name, tree.Index) else kind, x.value)
         self.known[name.text] = kind
 
     def declared(self, x: Let) -> Type:
@@ -157,20 +142,20 @@ class _Verifier:
         if s.head.startswith("struct") or s.head.startswith("typedef"):  # of a row, which is `self`
             self.fields["self"] = fields
         self.value(s.value)
-        name = s.name.array if isinstance(s.name, Index) else s.name
+        name = s.name.array if isinstance(s.name, tree.Index) else s.name
         for head in (s.head.split()[-1], *(name.names if name else ())):
             self.fields[head] = fields
         if name is not None:
             self.known[name.text] = UNKNOWN
 
-    def stores(self, target: Code, value: Operand) -> None:
+    def stores(self, target: tree.Code, value: Operand) -> None:
         kind = self.value(target)
-        held = self.value(target.array) if isinstance(target, Index) else kind
+        held = self.value(target.array) if isinstance(target, tree.Index) else kind
         if held.fixed and not kind.many and (held.many or held is kind):
             self.fault(f"`{target}` is constant")
         self.fits(target, kind, value)
 
-    def fits(self, target: Code, kind: Type, value: Operand) -> None:
+    def fits(self, target: tree.Code, kind: Type, value: Operand) -> None:
         """Whether a value may be stored in a variable or an element of a type. Elements of bf16 round what they are
         given."""
         found = self.value(value)
@@ -188,7 +173,7 @@ class _Verifier:
 
     # ------------------------------------------------------------------------------------- expressions
 
-    def whole(self, x: Code) -> Type:
+    def whole(self, x: tree.Code) -> Type:
         """The type of an index, or of an operand of what real numbers have not."""
         if (kind := self.value(x)).known and (kind.real or kind.many):
             self.fault(f"`{x}` is no whole number")
@@ -196,14 +181,14 @@ class _Verifier:
 
     def value(self, x: Operand | None) -> Type:
         """The type of an expression, whose parts are looked at."""
-        if isinstance(x, Variable):
+        if isinstance(x, tree.Variable):
             return self.known.get(x.name) or self.other(x.name)
         how = self.how.get(type(x))
         if how is not None:
             return how(x)
-        for part in x.parts if isinstance(x, Code) else ():
+        for part in x.parts if isinstance(x, tree.Code) else ():
             self.value(part)
-        return _TRUTH if isinstance(x, Every) else UNKNOWN
+        return _TRUTH if isinstance(x, tree.Every) else UNKNOWN
 
     def other(self, name: str) -> Type:
         """Of what is not declared here."""
@@ -211,29 +196,29 @@ class _Verifier:
             self.fault(f"`{name}` is not declared")
         return _BY_NAME.get(name[-4:].lower(), UNKNOWN)
 
-    def element(self, x: Index) -> Type:
+    def element(self, x: tree.Index) -> Type:
         kind = self.value(x.array)
         self.whole(x.at)
         if kind.known and not kind.many:
             self.fault(f"`{x}` is an element of what has none")
         return kind.element
 
-    def field(self, x: Member) -> Type:
+    def field(self, x: tree.Member) -> Type:
         self.value(x.of)
-        held = x.of.array if isinstance(x.of, Index) else x.of
+        held = x.of.array if isinstance(x.of, tree.Index) else x.of
         return self.fields.get(held.text, {}).get(x.field, UNKNOWN)
 
-    def unary(self, x: Unary) -> Type:
+    def unary(self, x: tree.Unary) -> Type:
         kind = self.value(x.of)
         if x.op in "&*":
             return kind.array if x.op == "&" and kind.known else UNKNOWN
         return _TRUTH if x.op == "!" else kind
 
-    def cast(self, x: Cast) -> Type:
+    def cast(self, x: tree.Cast) -> Type:
         self.value(x.of)
         return self.resolved(x.type)
 
-    def select(self, x: Select) -> Type:
+    def select(self, x: tree.Select) -> Type:
         self.value(x.test)
         return self.either(self.value(x.then), self.value(x.orelse))
 
@@ -242,7 +227,7 @@ class _Verifier:
             return a if a.many else b
         return join(a, b)
 
-    def binary(self, x: Binary) -> Type:
+    def binary(self, x: tree.Binary) -> Type:
         op = x.op
         operand = self.whole if op in _WHOLE_ONLY else self.value
         both = self.either(operand(x.left), operand(x.right))
@@ -252,7 +237,7 @@ class _Verifier:
             self.fault(f"`{x}` is no number")
         return both
 
-    def called(self, x: Call) -> Type:
+    def called(self, x: tree.Call) -> Type:
         """Arguments of functions of a type are of this type, or whole."""
         self.value(x.function)
         kinds = [self.value(part) for part in x.args]

@@ -20,6 +20,7 @@ from signal import SIGINT, Signals
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
+import compiler.runtime.artifacts.checkpoint as checkpoints
 from backends.protocol import Artifact, BackendError, Instance
 from backends.stopwatch import machine
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
@@ -27,13 +28,6 @@ from compiler.core.disk import write_text
 from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder
-from compiler.runtime.artifacts.checkpoint import (
-    Position,
-    check_origin,
-    latest_checkpoint,
-    read_position,
-    restore_checkpoint,
-)
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
 from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
@@ -84,7 +78,7 @@ class _Job:
     options: Options
     progress: Progress
     times: Times
-    resumed: tuple[Position, Path] | None
+    resumed: tuple[checkpoints.Position, Path] | None
     weights: Mapping[str, Reals] | None
     artifact: Artifact
     folder: RunFolder
@@ -135,7 +129,7 @@ def _run(job: _Job) -> RunResult:
         if resumed is not None:
             with times.part("init"):
                 frozen = model.simulate is not None and bool(model.simulate.freeze)
-                restore_checkpoint(resumed[1], instance, program, frozen)
+                checkpoints.restore_checkpoint(resumed[1], instance, program, frozen)
         elif job.weights is not None:
             put_weights(instance, program, job.weights)
         with ExitStack() as opened, stop_on_signals() as stop:
@@ -231,15 +225,15 @@ def _with_plots(result: RunResult, model: l0.Model, folder: RunFolder, times: Ti
     return replace(result, warnings=warnings, signal=number if stop.number is None else stop.number)
 
 
-def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[Position, Path] | None, tuple[str, ...]]:
+def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[checkpoints.Position, Path] | None, tuple[str, ...]]:
     """Where to resume, checked against the model, and warnings of damaged checkpoints that were passed over. Raises
     RunError (E0909, E0927)."""
     if options.resume is None:
         return None, ()
-    latest = latest_checkpoint(options.resume)
-    path, position = latest.path, read_position(latest.path)
+    latest = checkpoints.latest_checkpoint(options.resume)
+    path, position = latest.path, checkpoints.read_position(latest.path)
     kind = "spiking" if prepared.model.train is None else "training"
-    check_origin(path, position, kind, prepared.seed, model_hash(prepared.model))
+    checkpoints.check_origin(path, position, kind, prepared.seed, model_hash(prepared.model))
     return (position, path), tuple(f"`{p}` is damaged: the run goes on from `{path.name}`" for p in latest.damaged)
 
 

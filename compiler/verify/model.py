@@ -28,15 +28,9 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
+import compiler.verify.control as control
 from compiler.connect import RULE, Form
 from compiler.connect.storage import STORAGES, misfit
-from compiler.verify.control import (
-    control_violations,
-    counter_names,
-    phase_violations,
-    population_violations,
-    shared_names,
-)
 from compiler.verify.synapses import use_violations
 from compiler.verify.violations import distinct, reads, statements
 
@@ -56,17 +50,19 @@ def model_violations(model: l0.Model) -> list[str]:
     found += distinct("projection", [p.name for p in model.projections])
     for f in model.functions:
         found += reads(f.body, f.args, f"function {f.name}")
-    found += phase_violations(model.phases)
+    found += control.phase_violations(model.phases)
     seen: set[int] = set()
     params = {p.name for p in model.params}
-    populations, counters = {p.name: p for p in model.populations}, counter_names(model.phases)
+    populations, counters = {p.name: p for p in model.populations}, control.counter_names(model.phases)
     for p in model.populations:
         if id(p.neuron) not in seen:
             seen.add(id(p.neuron))
-            shared = shared_names(p.neuron, model.phases)
+            shared = control.shared_names(p.neuron, model.phases)
             found += (f"neuron {p.neuron.name}: {v}" for v in _neuron(p.neuron, params, shared))
-            found += (f"neuron {p.neuron.name}: {v}" for v in control_violations(p.neuron, model.phases))
-        found += (f"population {p.name}: {v}" for v in (*_population(p), *population_violations(p, populations)))
+            found += (f"neuron {p.neuron.name}: {v}" for v in control.control_violations(p.neuron, model.phases))
+        found += (
+            f"population {p.name}: {v}" for v in (*_population(p), *control.population_violations(p, populations))
+        )
     for projection in model.projections:
         own = use_violations(projection, populations, params, counters)
         found += (f"projection {projection.name}: {v}" for v in (*_projection(projection, populations), *own))
@@ -240,9 +236,9 @@ def _drives(model: l0.Model, populations: dict[str, l0.Population], params: set[
             extra = tuple(l0.ParamDecl(l0.hidden(n), "1", None) for n in (*source.timed, *source.noise))
             neuron = replace(source.neuron, params=(*source.neuron.params, *extra))
             known = {*named, *(d.name for d in extra), *(s.target for s in neuron.lets), *neuron.model_params}
-            yield from (f"{where}: {v}" for v in _neuron(neuron, params, counter_names(model.phases)))
-            yield from (f"{where}: {v}" for v in control_violations(neuron, model.phases))
-            yield from reads(source.value, {*known, "t", "dt", *counter_names(model.phases)}, where)
+            yield from (f"{where}: {v}" for v in _neuron(neuron, params, control.counter_names(model.phases)))
+            yield from (f"{where}: {v}" for v in control.control_violations(neuron, model.phases))
+            yield from reads(source.value, {*known, "t", "dt", *control.counter_names(model.phases)}, where)
 
 
 def _network(network: l0.Network) -> Iterator[str]:

@@ -21,22 +21,12 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.projections as l1
+import compiler.ir.level1.synapses as synapses
 from compiler.connect import Form, rule_of
 from compiler.connect.storage import STORAGES, asked_by, refused
 from compiler.core.symbols import symbol
 from compiler.expr.ast import refs
 from compiler.ir.level1.stages import SYNAPSES
-from compiler.ir.level1.synapses import (
-    DELAYS,
-    GONE,
-    AtNeurons,
-    AtSynapses,
-    Keep,
-    NewSynapses,
-    OverSynapses,
-    SynapseCell,
-    SynapseSum,
-)
 from compiler.verify.violations import reads
 
 
@@ -80,53 +70,53 @@ _OWN: Final = frozenset(
 """Names that lowering binds for every operation."""
 
 
-def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
+def synapse_cell_violations(cell: synapses.SynapseCell) -> Iterator[str]:
     """Every breach of the spec by a synapse model and its operations."""
     d, made, kept = cell.definition, {l0.SPIKE}, set[tuple[str, str]]()
     known = {*_OWN, *cell.externals, *cell.every, *d.model_params, *(p.name for p in d.params), *cell.states}
-    known |= {DELAYS[end] for end in cell.delays}
+    known |= {synapses.DELAYS[end] for end in cell.delays}
     for end in cell.delays:
         if cell.times(end):
             yield f"times of spikes of `{end}` are held once, and synapses have delays of their own"
-    yield from _parts([x for x in cell.operations if isinstance(x, OverSynapses)])
+    yield from _parts([x for x in cell.operations if isinstance(x, synapses.OverSynapses)])
     for x in cell.operations:
         if x.stage not in SYNAPSES:
             yield f"the stage is `{x.stage}`"
-        if isinstance(x, Keep):
+        if isinstance(x, synapses.Keep):
             kept.add((x.name, x.stage))
-        if isinstance(x, AtNeurons | AtSynapses) and x.event is not None and x.event.name not in made:
+        if isinstance(x, synapses.AtNeurons | synapses.AtSynapses) and x.event is not None and x.event.name not in made:
             yield f"`{x.what}` waits for `{x.event.name}`, which nothing makes"
-        if isinstance(x, AtNeurons):
+        if isinstance(x, synapses.AtNeurons):
             made |= set() if x.condition is None else {x.condition.name}
             yield from _at_neurons(x, known)
-        elif isinstance(x, AtSynapses | SynapseSum):
+        elif isinstance(x, synapses.AtSynapses | synapses.SynapseSum):
             missing = [name for name, stage in x.past if (name, stage) not in kept]
             yield from (f"`{x.what}` reads what `{name}` was, which nothing keeps" for name in missing)
             local = known | {s.target for s in d.lets}
-            if isinstance(x, SynapseSum):
+            if isinstance(x, synapses.SynapseSum):
                 yield from reads(x.value, local, f"`{x.what}`")
                 known.add(x.name)
             else:
                 yield from _at_synapses(x, local)
-                known |= {GONE} & {a.target for a in x.actions if isinstance(a, l0.Set)}
-        elif isinstance(x, NewSynapses) and GONE not in known:
+                known |= {synapses.GONE} & {a.target for a in x.actions if isinstance(a, l0.Set)}
+        elif isinstance(x, synapses.NewSynapses) and synapses.GONE not in known:
             yield f"`{x.what}` makes new synapses, and none is marked"
 
 
-def _parts(operations: list[OverSynapses]) -> Iterator[str]:
+def _parts(operations: list[synapses.OverSynapses]) -> Iterator[str]:
     for before, x in pairwise(sorted(operations, key=lambda x: x.stage)):
         if before.stage == x.stage and x.part < before.part:
             yield f"`{x.what}` is in part {x.part} of its stage, after one in part {before.part}"
 
 
-def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:
+def _at_neurons(x: synapses.AtNeurons, known: set[str]) -> Iterator[str]:
     own = known | {c.name for c in x.derived}
     for s in x.statements:
         yield from reads(s.value, own, f"`{x.what}`")
         own.add(s.target)
 
 
-def _at_synapses(x: AtSynapses, known: set[str]) -> Iterator[str]:
+def _at_synapses(x: synapses.AtSynapses, known: set[str]) -> Iterator[str]:
     if x.walk == "post" and x.event is None:
         yield f"`{x.what}` walks by targets without an event"
     own = known | {c.name for c in x.derived} | ({"age"} if x.each_age else set())

@@ -13,25 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import backends.c_family.cprint as cprint
 import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import Addresses
-from backends.c_family.cprint import (
-    STEP,
-    Body,
-    Element,
-    PrintError,
-    Scalar,
-    Scope,
-    Symbol,
-    infer_locals,
-    is_real,
-    literal,
-    statement_refs,
-    symbols,
-    type_of,
-)
 from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Sums, Total, read_in_terms, rewritten
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, cond, every, form, total
@@ -53,11 +39,11 @@ class NestPrinter(NestBuilder):
         self.par = [d for d in nest.dims if d.kind is l2.DimKind.PAR]
         lanes = [d for d in nest.dims if d.kind is l2.DimKind.LANE]
         if len(lanes) > 1 or any(isinstance(d.extent, str) for d in lanes):
-            raise PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
+            raise cprint.PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
         self.lane = lanes[0] if lanes else None
         self.loops: list[l2.Dim] = [*self.par, *self.red, *lanes]
         self.level = {d.name: i for i, d in enumerate(self.loops)}
-        self.per_lane: dict[str, Scalar] = {}
+        self.per_lane: dict[str, cprint.Scalar] = {}
         self.guards: dict[str, list[tuple[Let, ...]]] = {}
         """Index and guard computations, by the variable of the dim in whose loop they stand (see guards.py)."""
         self.constants: list[Stmt] = []
@@ -86,7 +72,7 @@ class NestPrinter(NestBuilder):
             if not isinstance(s, l2.Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
                 return False
             same = refs(s.value) <= known and not has_draws(s.value)
-            return same and type_of(s.value, self.scope, real) in (DType.I32, DType.I64)
+            return same and cprint.type_of(s.value, self.scope, real) in (DType.I32, DType.I64)
 
         kept: list[l2.Statement] = []
         for s in nest.prologue:
@@ -123,10 +109,10 @@ class NestPrinter(NestBuilder):
                 return None
         return level
 
-    def _elements(self) -> dict[str, Element]:
+    def _elements(self) -> dict[str, cprint.Element]:
         return {f.name: self._element(f, access) for f, access in self.k.strided}
 
-    def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
+    def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> cprint.Element:
         """The element of `f`; guard tests that need no local are hoisted to the outermost possible loops."""
         at, parts, late = self.addresses, list[Code](), list[Code | None]()
         known: list[tuple[int, Let, Code | None]] = []
@@ -150,7 +136,9 @@ class NestPrinter(NestBuilder):
             before = flag
         if self.lane and access.axes[1:] and access.axes[-1] == l2.Axis(((self.lane.name, 1),)):
             self.bases[f.name] = total(parts[:-1])
-        return Element(self.k.pointers[f.name][total(parts)], f.dtype, f.mode, every([before, *late]), self.nest.fill)
+        return cprint.Element(
+            self.k.pointers[f.name][total(parts)], f.dtype, f.mode, every([before, *late]), self.nest.fill
+        )
 
     # ---------------------------------------------------------------------------------------- loops
 
@@ -194,7 +182,7 @@ class NestPrinter(NestBuilder):
         counts = [namer.fresh("events") for _ in emits]
         found = iter(range(len(emits)))
 
-        def flag(s: l2.Emit, scope: Scope) -> list[Stmt]:
+        def flag(s: l2.Emit, scope: cprint.Scope) -> list[Stmt]:
             test, at = self.k.dialect.test(s.when, scope), next(found)
             held, value = (wide[at], test) if wide else (flags[at], cast("nl_u8", test))
             return [Set(held[v - base], value, span=s.span)]
@@ -204,7 +192,7 @@ class NestPrinter(NestBuilder):
         for at, (s, fired, events) in enumerate(zip(emits, flags, counts, strict=True)):
             slot = namer.fresh("slot")
             head += [
-                Let("nl_i64", slot, call("nl_slot", STEP, self.k.scope[s.slots].code)),
+                Let("nl_i64", slot, call("nl_slot", cprint.STEP, self.k.scope[s.slots].code)),
                 Let("nl_u8", fired[CHUNK], aligned=VECTOR),
                 Let("nl_i32", events, code(0), const=False),
             ]
@@ -230,7 +218,7 @@ class NestPrinter(NestBuilder):
         return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
     def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
-        if self.contiguous() and all(is_real(x.type) for x in sums.totals):
+        if self.contiguous() and all(cprint.is_real(x.type) for x in sums.totals):
             return self._in_parts(sums)
         return sums, self.in_order(sums, self.over_terms)
 
@@ -318,16 +306,16 @@ class NestPrinter(NestBuilder):
         assert isinstance(f.access, l2.Strided)
         return any(dim == self.lane.name or dim not in self.scope for dim in f.access.dims)
 
-    def _body(self, scope: dict[str, Symbol]) -> Body:
+    def _body(self, scope: dict[str, cprint.Symbol]) -> cprint.Body:
         """One that shares its scope with what follows."""
-        return Body(self.k.dialect, scope, self.elements, self.k.namer)
+        return cprint.Body(self.k.dialect, scope, self.elements, self.k.namer)
 
     def _lane_section(self, inner: Sequence[Stmt]) -> list[Stmt]:
         """One loop over the lanes."""
         assert self.lane is not None
         return self.loop(self.lane, inner)
 
-    def _lane_loads(self, names: set[str], scope: dict[str, Symbol]) -> list[Stmt]:
+    def _lane_loads(self, names: set[str], scope: dict[str, cprint.Symbol]) -> list[Stmt]:
         """Loads that are uniform over the lanes, before the loop over the lanes."""
         shared = {
             n
@@ -336,22 +324,22 @@ class NestPrinter(NestBuilder):
         }
         return self._body(scope).load(shared)
 
-    def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, Symbol]) -> list[Stmt]:
+    def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, cprint.Symbol]) -> list[Stmt]:
         """Locals that are live across sections: one value per lane."""
         assert self.lane is not None
-        known = {**symbols({n: e.type for n, e in self.elements.items()}), **scope}
-        types, lines = infer_locals(statements, known, self.elements, self.k.dialect.precision), list[Stmt]()
+        known = {**cprint.symbols({n: e.type for n, e in self.elements.items()}), **scope}
+        types, lines = cprint.infer_locals(statements, known, self.elements, self.k.dialect.precision), list[Stmt]()
         for s in statements:
             if isinstance(s, l2.Emit) or s.target in scope:
                 continue
             if s.target in self.elements:
                 if self.elements[s.target].direct:
                     continue
-                t: Scalar = self.elements[s.target].type
+                t: cprint.Scalar = self.elements[s.target].type
             else:
                 t = types[s.target]
             held = self.k.namer(s.target)
-            scope[s.target] = Symbol(held[self.lane_var], t)
+            scope[s.target] = cprint.Symbol(held[self.lane_var], t)
             self.per_lane[s.target] = t
             lines.append(Let(self.k.dialect.type_name(t), held[code(self.lane.extent)]))
         return lines
@@ -362,13 +350,13 @@ class NestPrinter(NestBuilder):
         if n.combine is None:
             statements = (*n.prologue, *n.epilogue)
             scope = dict(self.scope)
-            before = self._lane_loads(statement_refs(statements), scope)
+            before = self._lane_loads(cprint.statement_refs(statements), scope)
             return [*before, *self._lane_section(self._body(scope).finish(statements))]
         scope = dict(self.scope)
         lines: list[Stmt] = []
         stored = {s.target for s in n.prologue if not isinstance(s, l2.Emit)} & set(self.elements)
         if n.prologue:
-            lines += self._lane_loads(statement_refs(n.prologue), scope)
+            lines += self._lane_loads(cprint.statement_refs(n.prologue), scope)
             updated = [
                 s.target
                 for s in (*n.prologue, *n.epilogue)
@@ -402,29 +390,29 @@ class NestPrinter(NestBuilder):
         lines += self.over_terms(inner, blocks)
         for x in totals:
             scope |= x.symbol
-        lines += self._lane_loads(statement_refs(n.epilogue), scope)
+        lines += self._lane_loads(cprint.statement_refs(n.epilogue), scope)
         body = self._body(scope)
         body.mark(stored)
         lines += self._lane_section(body.finish(n.epilogue))
         return lines
 
-    def _lane_pointers(self, names: set[str]) -> tuple[list[Stmt], Mapping[str, Element]]:
+    def _lane_pointers(self, names: set[str]) -> tuple[list[Stmt], Mapping[str, cprint.Element]]:
         """Guarded reads whose guard is uniform over the lanes: a pointer to the lanes or to the fill value."""
         assert self.lane is not None
         lines: list[Stmt] = []
-        found: dict[str, Element] = {}
+        found: dict[str, cprint.Element] = {}
         for n, e in self.elements.items():
             if n not in names & self.bases.keys() or e.inside is None or e.mode is not l2.Mode.READ:
                 continue
             at, fill = self.k.namer.beside(n, "lanes"), self.k.namer.fresh("fill")
             t = self.k.dialect.type_name(e.type)
-            value = literal(e.fill, e.type)
+            value = cprint.literal(e.fill, e.type)
             values = [value] * (int(self.lane.extent) if e.fill != 0 else 1)
             lines += [
                 Let(f"static const {t}", fill[code(self.lane.extent)], braces(*values), const=False),
                 Let(f"const {t} *const", at, cond(e.inside, total([self.k.pointers[n], self.bases[n]]), fill), False),
             ]
-            found[n] = Element(at[self.lane_var], e.type, e.mode)
+            found[n] = cprint.Element(at[self.lane_var], e.type, e.mode)
         return lines, found
 
 

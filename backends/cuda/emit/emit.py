@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import backends.cuda.kernels.contract as contracts
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
@@ -23,13 +24,6 @@ from backends.c_family.device_library import file_names
 from backends.c_family.skeletons import frame
 from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
-from backends.cuda.kernels.contract import (
-    compiled_functions,
-    contract_functions,
-    numbers_of,
-    shared_kernels,
-    shared_names,
-)
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS, Function, Shared, function, read_by
 from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
@@ -143,7 +137,7 @@ def emit(program: l2.Merged) -> Emitted:
         verify(k.function, lines, program.precision)
     points = shape_lines(shapes, links, again, [len(d.columns) for d in descriptors])
     verify("nl_stage", points, program.precision)
-    shared, numbers = shared_kernels(kernels), numbers_of(program)
+    shared, numbers = contracts.shared_kernels(kernels), contracts.numbers_of(program)
     pieces = _Pieces(
         program,
         kernels,
@@ -183,7 +177,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     deliveries = any(f.event for f in waves)
     called = names_of(s for b in (*blocks, points) for s in b) | ({"nl_slot"} if deliveries else set())
     file = file_names(program, kernels, called, "cuda")
-    names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
+    names = contracts.shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
     text = render(
         "module.cu.j2",
         block=BLOCK,
@@ -212,7 +206,7 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             asked = asked_dims(nest)
             return nest_functions(k, nest, waves) if asked is None else rows_added(k, nest, asked)
         case l2.Contract() as contract:
-            return contract_functions(k, contract)
+            return contracts.contract_functions(k, contract)
         case l2.Attention() as a:
             return _attention(k, a)
         case l2.Propagate() as p:
@@ -248,7 +242,7 @@ def _described(k: Kernel, functions: Sequence[Function], read: Collection[str]) 
     found = replace(compiled(k, read), flat=is_flat(k.template))
     match k.template.body:
         case l2.Contract() as contract:
-            return replace(found, functions=compiled_functions(k.template, contract))
+            return replace(found, functions=contracts.compiled_functions(k.template, contract))
     return replace(found, functions=tuple(_launched(k, f) for f in functions))
 
 

@@ -9,21 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Constant,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Name,
-    OneOf,
-    Option,
-    Text,
-    instead,
-    required,
-)
+import compiler.expr.keys.kinds as k
 from compiler.expr.keys.values import DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK
@@ -39,7 +25,7 @@ from compiler.frontend.language.sweep import SWEEP
 from compiler.frontend.language.training.training import FUNCTIONS, OPTIMIZERS, TRAIN
 
 
-def _values() -> tuple[Field, ...]:
+def _values() -> tuple[k.Field, ...]:
     """The keys of both, each once: `params` and `init` are of one kind in both."""
     found = {f.name: replace(f, required=False) for f in (*PROJECTION_VALUES, *POPULATION_VALUES)}
     for name, of in (("params", "neuron or synapse model"), ("init", "state variables, in place of the model's")):
@@ -48,7 +34,7 @@ def _values() -> tuple[Field, ...]:
     return tuple(found.values())
 
 
-CLASS = Block(
+CLASS = k.Block(
     "class",
     (USE, FOR, DESCRIPTION, *_values()),
     doc="Settings for all populations, or all projections, that name this class.",
@@ -57,131 +43,131 @@ CLASS = Block(
     example="{neuron: library/neurons/lif, params: {tau_m: 10 ms}}",
 )
 
-CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
+CLASSES = k.MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
 
 
-PARAMETER = Block(
+PARAMETER = k.Block(
     "parameter",
     (
-        required(
+        k.required(
             "value",
-            OneOf((QUANTITY, Flag())),
+            k.OneOf((QUANTITY, k.Flag())),
             "The value, unless `--set` gives another: a number, a quantity, or an expression over "
             "the parameters before.",
             example="value: 3200",
         ),
-        Field(
+        k.Field(
             "type",
-            Choice(
+            k.Choice(
                 "parameter type",
                 (
-                    Option("float", "A number or a quantity."),
-                    Option("int", "A whole number."),
-                    Option("bool", "`true` or `false`."),
-                    Option("choice", "A word of `choices`; it may stand for an activation, a neuron, an optimizer."),
+                    k.Option("float", "A number or a quantity."),
+                    k.Option("int", "A whole number."),
+                    k.Option("bool", "`true` or `false`."),
+                    k.Option("choice", "A word of `choices`; it may stand for an activation, a neuron, an optimizer."),
                 ),
             ),
             "What the values are. `true` and `false` need no type.",
             default="float",
         ),
-        Field("min", QUANTITY, "The smallest value that is allowed.", example="min: 1"),
-        Field("max", QUANTITY, "The largest value that is allowed.", example="max: 1"),
-        Field(
+        k.Field("min", QUANTITY, "The smallest value that is allowed.", example="min: 1"),
+        k.Field("max", QUANTITY, "The largest value that is allowed.", example="max: 1"),
+        k.Field(
             "choices",
-            ListOf(Text("a word", "relu"), low=1, example="[relu, tanh]"),
+            k.ListOf(k.Text("a word", "relu"), low=1, example="[relu, tanh]"),
             "The words of a `choice`. A value or key in the file that is the name of the parameter becomes the word.",
         ),
-        Field(
+        k.Field(
             "description",
-            Text("a description", "Excitatory neurons"),
+            k.Text("a description", "Excitatory neurons"),
             "What the parameter means; `netloom show` lists it.",
         ),
     ),
     doc="A value that may be changed from outside.",
-    elsewhere=instead("`value`: default", "`min`: minimum", "`max`: maximum", "`type`: dtype", "`description`: doc"),
+    elsewhere=k.instead("`value`: default", "`min`: minimum", "`max`: maximum", "`type`: dtype", "`description`: doc"),
     example="{value: 3200, type: int, min: 1}",
 )
 
-ROOT = Block(
+ROOT = k.Block(
     "model file",
     (
-        required(
+        k.required(
             "language",
-            Constant(1),
+            k.Constant(1),
             "The version of the language that the file is written in. It stands in every file.",
             example="language: 1",
         ),
-        Field(
+        k.Field(
             "name",
-            Name("cuba"),
+            k.Name("cuba"),
             "The model's name, used for its build and run directories; without it, the file's name.",
         ),
-        Field(
+        k.Field(
             "description",
-            Text("a description", "Balanced network of integrate-and-fire neurons"),
+            k.Text("a description", "Balanced network of integrate-and-fire neurons"),
             "What the model is, for readers.",
         ),
-        Field(
+        k.Field(
             "params",
-            MapOf("parameter", PARAMETER, key_example="n_exc", example="{n_exc: {value: 3200, type: int}}"),
+            k.MapOf("parameter", PARAMETER, key_example="n_exc", example="{n_exc: {value: 3200, type: int}}"),
             "The values that `--set` and sweeps may change; typed, bounded and documented. "
             "Expressions anywhere in the file may use them. Changing one compiles nothing.",
             example="params: {n_exc: {value: 3200, type: int, min: 1}}",
         ),
-        Field(
+        k.Field(
             "functions",
             FUNCTIONS,
             "Functions of the file, for use in any expression; they are differentiated where that is needed.",
         ),
-        Field(
+        k.Field(
             "tables",
             TABLES,
             "Lookup tables, by name: functions that are given by their values, called as `name(x)`.",
             example="tables: {gain: {values: [0, 0.2, 1], from: 0, to: 2}}",
         ),
-        Field(
+        k.Field(
             "neurons",
             NEURONS,
             "Neuron models, by name.",
             example="neurons: {lif: {state: {v: -65 mV}, dynamics: {dv/dt: (-65 mV - v) / 20 ms}}}",
         ),
-        Field(
+        k.Field(
             "currents",
             CURRENTS,
             "Currents as functions of time, by name, for use in `inputs: {drive: {to: exc, current: {source: ...}}}`.",
             example="currents: {ramp: {params: {slope: 1 pA/ms}, value: slope * t}}",
         ),
-        Field(
+        k.Field(
             "timed",
             TIMED,
             "Timed arrays, by name: values that change at given times, read as `name(t)`.",
             example="timed: {drive: {values: [0 pA, 100 pA], every: 10 ms}}",
         ),
-        Field(
+        k.Field(
             "synapses",
             SYNAPSES,
             "Synapse models with state of their own, by name.",
             example="synapses: {plastic: {state: {w: 0.5}, on_pre: [deliver(w)]}}",
         ),
-        Field(
+        k.Field(
             "optimizers",
             OPTIMIZERS,
             "Optimizers, by name, for use in `train: {optimizer: ...}`.",
             example=("optimizers: {descent: {params: {rate: 0.1}, update: [param = param - rate * gradient]}}"),
         ),
-        Field(
+        k.Field(
             "classes",
             CLASSES,
             "Settings for all populations and projections that name the class.",
             example="classes: {cortical: {neuron: library/neurons/lif}}",
         ),
-        Field(
+        k.Field(
             "populations",
             POPULATIONS_MAP,
             "Populations of neurons, by name.",
             example="populations: {exc: {neuron: library/neurons/lif, size: 1000}}",
         ),
-        Field(
+        k.Field(
             "projections",
             PROJECTIONS_MAP,
             "Connections between populations, by name.",
@@ -189,30 +175,32 @@ ROOT = Block(
                 "projections: {e: {from: exc, to: exc, connect: {one_to_one: {}}, deliver: {into: ge, weight: 1 mV}}}"
             ),
         ),
-        Field(
+        k.Field(
             "inputs",
             INPUTS_MAP,
             "What reaches neurons from outside, by name.",
             example="inputs: {noise: {to: all, poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}}}",
         ),
-        Field(
+        k.Field(
             "network",
             NETWORK,
             "A network of layers.",
             example="network: {inputs: {image: {shape: [64]}}, layers: [{dense: {units: 10}}]}",
         ),
-        Field("train", TRAIN, "How the network is trained."),
-        Field("simulate", SIMULATE, "How the spiking network is simulated."),
-        Field("phases", PHASES, "Cycles of the run, such as trials, with named events at which neurons do something."),
-        Field("record", RECORD, "What is recorded while simulating."),
-        Field("plots", PLOTS, "Figures that are drawn after the run."),
-        Field("expect", EXPECT, "What must hold after a run; `netloom test` checks it."),
-        Field("numerics", NUMERICS, "Precision and reproducibility; the command line may override them."),
-        Field("sweep", SWEEP, "A parameter study: the trials of `netloom sweep`."),
+        k.Field("train", TRAIN, "How the network is trained."),
+        k.Field("simulate", SIMULATE, "How the spiking network is simulated."),
+        k.Field(
+            "phases", PHASES, "Cycles of the run, such as trials, with named events at which neurons do something."
+        ),
+        k.Field("record", RECORD, "What is recorded while simulating."),
+        k.Field("plots", PLOTS, "Figures that are drawn after the run."),
+        k.Field("expect", EXPECT, "What must hold after a run; `netloom test` checks it."),
+        k.Field("numerics", NUMERICS, "Precision and reproducibility; the command line may override them."),
+        k.Field("sweep", SWEEP, "A parameter study: the trials of `netloom sweep`."),
     ),
     doc="A model: a network, how it learns, and how it is run.",
     title="model",
-    elsewhere=instead(
+    elsewhere=k.instead(
         "`language: 1`: version",
         "`params`: parameters",
         "`network`, or `populations` and `projections`: model",

@@ -14,20 +14,9 @@ from typing import Any
 import numpy as np
 
 import compiler.interchange.onnx.import_batch as batches
+import compiler.layers.shared.onnx.inputs as inputs
 from compiler.interchange.onnx.import_maps import ELEMENTWISE
 from compiler.layers.shared.onnx.importer import MARKS, Array, Batches, Computed, Importer, Repeated, Sized, refused
-from compiler.layers.shared.onnx.inputs import (
-    MOST_PARTS,
-    Attrs,
-    axis_of,
-    constant,
-    data,
-    held,
-    hint_of,
-    joined,
-    repeated,
-    taken,
-)
 
 _BROADCAST = frozenset(
     ("Cast", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity", "Slice", "Squeeze", "Tile", "Transpose",
@@ -39,20 +28,20 @@ _BROADCAST = frozenset(
 # ------------------------------------------------------------------------------------------- operators
 
 
-def import_reshape(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Repeated:
+def import_reshape(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed | Repeated:
     value = ins[0]
     if isinstance(value, Repeated):
         like = Computed("", value.shape).at(value.source)
         found = batches.relaid(m, like, batches.reshape_target(node, ins, attrs, batches.extents(m, like)))
         if found is not None and found[0] == value.shape:
             return replace(value, source=value.source.at(found[1]))
-        value = repeated(m, node, value)
-    x = data(node, [value], moved=True, kinds=True)
+        value = inputs.repeated(m, node, value)
+    x = inputs.data(node, [value], moved=True, kinds=True)
     return batches.reshaped(m, node, x, batches.reshape_target(node, ins, attrs, batches.extents(m, x)))
 
 
-def import_flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, kinds=True)
+def import_flatten(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
+    x = inputs.data(node, ins, moved=True, kinds=True)
     axis = int(attrs.get("axis", 1))
     axis = axis + x.rank if axis < 0 else axis
     found = batches.extents(m, x)
@@ -66,15 +55,15 @@ def import_flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Comp
     return batches.reshaped(m, node, x, joint)
 
 
-def import_transpose(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, kinds=True)
+def import_transpose(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
+    x = inputs.data(node, ins, moved=True, kinds=True)
     perm = list(attrs.get("perm", range(x.rank - 1, -1, -1)))
-    return batches.transposed(m, hint_of(node), x, perm)
+    return batches.transposed(m, inputs.hint_of(node), x, perm)
 
 
-def import_squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+def import_squeeze(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
     """Squeeze and Unsqueeze."""
-    x = data(node, ins, moved=True, kinds=True)
+    x = inputs.data(node, ins, moved=True, kinds=True)
     given = ins[1] if len(ins) > 1 and ins[1] is not None else attrs.get("axes")
     if given is None or isinstance(given, Computed | Sized):
         raise refused(node, "its axes are not given" if given is None else "its axes are computed")
@@ -89,11 +78,11 @@ def import_squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Comp
         elif whole.pop(a) != 1:
             raise refused(node, "it works along the batch")
     lead = whole.index(-1)
-    y = m.reshape(hint_of(node), x, (*whole[:lead], *x.own, *whole[lead + 1 :]))
+    y = m.reshape(inputs.hint_of(node), x, (*whole[:lead], *x.own, *whole[lead + 1 :]))
     return y.among(x, lead)
 
 
-def import_expand(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Repeated:
+def import_expand(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed | Repeated:
     """A computed tensor, broadcast along axes of a sample."""
     value = ins[0]
     x = value.source if isinstance(value, Repeated) else value
@@ -118,38 +107,38 @@ def import_expand(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
     return x if full == x.shape else Repeated(x, full)
 
 
-def import_concat(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+def import_concat(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
     like = next(i for i in ins if isinstance(i, Computed))
-    ins = [held(m, node, i, like) if isinstance(i, np.ndarray) else i for i in ins]
-    parts = [data(node, ins, k, moved=True, kinds=True) for k in range(len(ins))]
+    ins = [inputs.held(m, node, i, like) if isinstance(i, np.ndarray) else i for i in ins]
+    parts = [inputs.data(node, ins, k, moved=True, kinds=True) for k in range(len(ins))]
     if len({(p.whole, p.truth) for p in parts}) > 1:
         raise refused(node, "its inputs are of different types")
     if len({(p.batch, p.before, p.after) for p in parts}) > 1:
         raise refused(node, "its inputs have their batches at different axes")
-    return joined(m, hint_of(node), parts, axis_of(node, int(attrs["axis"]), parts[0]))
+    return inputs.joined(m, inputs.hint_of(node), parts, inputs.axis_of(node, int(attrs["axis"]), parts[0]))
 
 
-def import_tile(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    repeats = [int(v) for v in constant(node, ins, 1)]
-    if repeats[x.lead] != 1 or min(repeats) < 1 or max(repeats) > MOST_PARTS:
+def import_tile(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
+    x = inputs.data(node, ins, moved=True)
+    repeats = [int(v) for v in inputs.constant(node, ins, 1)]
+    if repeats[x.lead] != 1 or min(repeats) < 1 or max(repeats) > inputs.MOST_PARTS:
         raise refused(node, "it repeats the batch, leaves nothing, or makes very many copies")
     for axis, times in enumerate(repeats):
         if axis != x.lead:
-            x = joined(m, hint_of(node), [x] * times, axis_of(node, axis, x))
+            x = inputs.joined(m, inputs.hint_of(node), [x] * times, inputs.axis_of(node, axis, x))
     return x
 
 
-def import_slice(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, kinds=True)
+def import_slice(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
+    x = inputs.data(node, ins, moved=True, kinds=True)
     if m.opset < 10:
         bounds: list[list[batches.Extent]] = [[int(v) for v in attrs[k]] for k in ("starts", "ends")]
         axes = list(attrs.get("axes", range(len(bounds[0]))))
         steps = [1] * len(axes)
     else:
         bounds = [batches.wanted_extents(node, ins, 1), batches.wanted_extents(node, ins, 2)]
-        axes = [int(a) for a in constant(node, ins, 3, np.arange(len(bounds[0])))]
-        steps = [int(s) for s in constant(node, ins, 4, np.ones(len(axes), np.int64))]
+        axes = [int(a) for a in inputs.constant(node, ins, 3, np.arange(len(bounds[0])))]
+        steps = [int(s) for s in inputs.constant(node, ins, 4, np.ones(len(axes), np.int64))]
     for start, end, axis, step in zip(*bounds, axes, steps, strict=True):
         if axis in (x.lead, x.lead - x.rank):
             whole = batches.extents(m, x)[x.lead]
@@ -159,23 +148,23 @@ def import_slice(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Comput
             raise refused(node, "it cuts the batch")
         if not isinstance(start, int) or not isinstance(end, int):
             raise refused(node, "it computes with the size of the batch")
-        at = axis_of(node, axis, x)
+        at = inputs.axis_of(node, axis, x)
         places = range(x.shape[at])[start:end:step]
         if not places:
             raise refused(node, "nothing is left")
-        x = taken(m, node, x, at, places)
+        x = inputs.taken(m, node, x, at, places)
     return x
 
 
-def import_gather(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+def import_gather(m: Importer, node: Any, ins: list[Any], attrs: inputs.Attrs) -> Computed:
     axis = int(attrs.get("axis", 0))
     if isinstance(ins[1], Computed) and not isinstance(ins[0], Computed):
-        return _embedded(m, node, constant(node, ins, 0), ins[1], axis)
-    x, index = data(node, ins, moved=True, kinds=True), constant(node, ins, 1)
+        return _embedded(m, node, inputs.constant(node, ins, 0), ins[1], axis)
+    x, index = inputs.data(node, ins, moved=True, kinds=True), inputs.constant(node, ins, 1)
     whole = axis + x.rank if axis < 0 else axis
-    axis = axis_of(node, axis, x)
-    y = taken(m, node, x, axis, [int(v) % x.shape[axis] for v in index.reshape(-1)])
-    y = m.reshape(hint_of(node), y, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+    axis = inputs.axis_of(node, axis, x)
+    y = inputs.taken(m, node, x, axis, [int(v) % x.shape[axis] for v in index.reshape(-1)])
+    y = m.reshape(inputs.hint_of(node), y, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
     return y.among(x, x.lead + (index.ndim - 1 if whole < x.lead else 0))
 
 
@@ -184,7 +173,7 @@ def _embedded(m: Importer, node: Any, table: Array, index: Computed, axis: int) 
         raise refused(node, "it is no look-up of rows of a matrix")
     settings = {"count": table.shape[0], "size": table.shape[1]}
     shape = (*index.shape, table.shape[1])
-    return m.layer("embedding", hint_of(node), [index], dict(settings), shape, {"weight": table}).at(index)
+    return m.layer("embedding", inputs.hint_of(node), [index], dict(settings), shape, {"weight": table}).at(index)
 
 
 # ------------------------------------------------------------------------------------------- constants

@@ -19,24 +19,12 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
+import compiler.passes.cells.cell_arrays as cell_arrays
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import (
-    FLAT,
-    SLOT,
-    CellLowering,
-    CellRow,
-    Deliveries,
-    N,
-    add_ring,
-    assigned,
-    delivered_access,
-    delivered_name,
-    ring_formals,
-)
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_pools import POOL_INDEX, each_pool, pool_arrays, reduce_pools, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
@@ -46,7 +34,7 @@ from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import from_formula, initialise
 
 
-def _formals(at: CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
+def _formals(at: cell_arrays.CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, variables of pools, locals kept between
     parts, ring buffer, n, columns that are used."""
     used = set[str]().union(*(refs(s.value) for s in body))
@@ -56,11 +44,13 @@ def _formals(at: CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tupl
         l2.ArrayFormal(n, at.real, l2.Mode.WRITE, l2.ELEMENT) for n in _crossing(body, {s.target for s in body})
     ]
     kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if is_derived(n, Way.KEPT)]
-    ring = ring_formals() if x.emits else ()
-    return (*arrays, *crossing, *kept, *ring, N, *_column_formals(at, folds, used))
+    ring = cell_arrays.ring_formals() if x.emits else ()
+    return (*arrays, *crossing, *kept, *ring, cell_arrays.N, *_column_formals(at, folds, used))
 
 
-def _array_formals(at: CellLowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
+def _array_formals(
+    at: cell_arrays.CellLowering, folds: Mapping[str, int], used: set[str], written: set[str]
+) -> list[l2.Formal]:
     cell, real = at.cell, at.real
     formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
@@ -71,12 +61,14 @@ def _array_formals(at: CellLowering, folds: Mapping[str, int], used: set[str], w
             formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
-        formals.append(l2.ArrayFormal(derived(name, Way.DELIVERED), held, l2.Mode.UPDATE, delivered_access(slots)))
+        formals.append(
+            l2.ArrayFormal(derived(name, Way.DELIVERED), held, l2.Mode.UPDATE, cell_arrays.delivered_access(slots))
+        )
     formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
     return [*formals, *shared_formals(cell, used, real)]
 
 
-def _column_formals(at: CellLowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
+def _column_formals(at: cell_arrays.CellLowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
     cell, units = at.cell, {"dt": "ms", **dict(at.cell.units)}
     columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
@@ -94,11 +86,11 @@ def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
     return [s.target for s in body if is_derived(s.target, Way.KEPT) and s.target in written]
 
 
-def _body(at: CellLowering, x: l1.EachNeuron) -> tuple[l0.Set, ...]:
+def _body(at: cell_arrays.CellLowering, x: l1.EachNeuron) -> tuple[l0.Set, ...]:
     """The statements of a part, after those that add deliveries and locate the neuron's pool."""
     fold: list[l0.Set] = []
     if x.folds:
-        fold = [SLOT] if any(at.folds.values()) else []
+        fold = [cell_arrays.SLOT] if any(at.folds.values()) else []
         for name in at.folds:
             delivered: Expr = Ref(derived(name, Way.DELIVERED))
             if at.fixed_point:
@@ -116,15 +108,15 @@ def lower_cells(
     graph: SpikingGraph,
     dt: float,
     units: Mapping[tuple[str, str], str],
-    deliveries: Deliveries,
+    deliveries: cell_arrays.Deliveries,
 ) -> None:
     """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
-    lowering, rows = list[CellLowering](), dict[int, CellRow]()
+    lowering, rows = list[cell_arrays.CellLowering](), dict[int, cell_arrays.CellRow]()
     for number, (cell, arrays) in enumerate(zip(graph.cells, graph.array_params, strict=True)):
         group = [graph.instances[i] for i in graph.members[number]]
         ways = {name: deliveries.of(group[0].name, model_name(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
-        at = CellLowering(builder, number, cell, arrays, folds, deliveries.fixed_point, graph.phases)
+        at = cell_arrays.CellLowering(builder, number, cell, arrays, folds, deliveries.fixed_point, graph.phases)
         lowering.append(at)
         if cell.source == "equations":
             values = column_values(cell, group, dt, arrays)
@@ -149,7 +141,7 @@ def lower_cells(
                 reduce_pools(at, x, of_turn)
 
 
-def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow:
+def _reading(at: cell_arrays.CellLowering, operation: l1.Operation, row: cell_arrays.CellRow) -> cell_arrays.CellRow:
     """A row with the variables of other populations that the operation reads."""
     instance, bound, columns = row
     chosen, read = dict(instance.others), dict[str, str]()
@@ -159,13 +151,13 @@ def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow
     return instance, {**bound, **read}, columns
 
 
-def _each_neuron(at: CellLowering, x: l1.EachNeuron, rows: Sequence[CellRow]) -> None:
+def _each_neuron(at: cell_arrays.CellLowering, x: l1.EachNeuron, rows: Sequence[cell_arrays.CellRow]) -> None:
     """One row per population."""
     body = _body(at, x)
     if not body and x.due is not None:
         return
     emit = (l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), at.cell.span),) if x.emits else ()
-    nest = l2.Nest(FLAT, (*assigned(body), *emit))
+    nest = l2.Nest(cell_arrays.FLAT, (*cell_arrays.assigned(body), *emit))
     title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(l2.Kind.MAP, _formals(at, x, body), nest)
     place = at.place(x)
     kernel = at.builder.kernel_of(text, title, at.cell.span, (at.number, x.what))
@@ -174,14 +166,14 @@ def _each_neuron(at: CellLowering, x: l1.EachNeuron, rows: Sequence[CellRow]) ->
 
 
 def _arrays(
-    at: CellLowering,
+    at: cell_arrays.CellLowering,
     instance: l1.Instance,
     units: Mapping[tuple[str, str], str],
-    deliveries: Deliveries,
+    deliveries: cell_arrays.Deliveries,
 ) -> dict[str, str]:
     """A population's arrays by formal, with their initial values."""
     builder, cell, real, folds = at.builder, at.cell, at.real, at.folds
-    bound = add_ring(builder, instance) if cell.when is not None else {}
+    bound = cell_arrays.add_ring(builder, instance) if cell.when is not None else {}
     shape, span = (instance.size,), instance.span
     for name, user in at.variables:
         array, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
@@ -192,7 +184,7 @@ def _arrays(
     most = deliveries.ring_slots.get(instance.name, 0)
     for name in folds:
         # One slot count per population: inputs that need fewer slots share the larger ring size.
-        held, array = DType.I64 if at.fixed_point else real, delivered_name(instance.name, model_name(name))
+        held, array = DType.I64 if at.fixed_point else real, cell_arrays.delivered_name(instance.name, model_name(name))
         whole = (most, *shape) if folds[name] else shape
         bound[derived(name, Way.DELIVERED)] = builder.array(l2.Array(array, held, whole, Role.STATE, span=span))
     for name, value in instance.params if at.arrays else ():
@@ -226,11 +218,11 @@ def _by_formula(builder: ProgramBuilder, instance: l1.Instance, array: str, form
 
 
 def _columns(
-    at: CellLowering,
+    at: cell_arrays.CellLowering,
     instance: l1.Instance,
     values: Mapping[str, npt.NDArray[np.float64]],
     row: int,
-    deliveries: Deliveries,
+    deliveries: cell_arrays.Deliveries,
 ) -> dict[str, l2.ColumnValue]:
     """A population's scalars by column."""
     columns: dict[str, l2.ColumnValue] = {"n": instance.size, "slots": instance.slots}

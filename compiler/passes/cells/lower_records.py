@@ -17,20 +17,13 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
+import compiler.passes.cells.cell_arrays as cells
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.stages import EVENT_RECORDS, RECORDS, TRACES
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import (
-    FLAT,
-    Deliveries,
-    delivered_access,
-    delivered_name,
-    event_lists,
-    ring_formals,
-)
 from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
@@ -64,12 +57,12 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
     """The lists `<name>'spikes` of the neurons whose flag `name` is set."""
-    bound = event_lists(builder, name, LIST_SLOTS, instance.size, instance.span)
+    bound = cells.event_lists(builder, name, LIST_SLOTS, instance.size, instance.span)
     k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
     k.read("flag", builder.precision, array_name(instance.name, name.removeprefix(f"{instance.name}.")))
-    k.include(ring_formals(), bound, {"slots": LIST_SLOTS})
+    k.include(cells.ring_formals(), bound, {"slots": LIST_SLOTS})
     k.column("n", instance.size)
-    nest = l2.Nest(FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))
+    nest = l2.Nest(cells.FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))
     k.add_row(nest, name).run(Place(EVENT_RECORDS))
 
 
@@ -132,7 +125,7 @@ def record_traces(
     model: l0.Model,
     instances: Mapping[str, l1.Instance],
     inputs: tuple[frozenset[str], ...],
-    deliveries: Deliveries,
+    deliveries: cells.Deliveries,
 ) -> None:
     """Rows that sample variables at the end of every `every`-th step.
     `inputs`: per cell, the model's names of its inputs."""
@@ -153,7 +146,7 @@ def _record_trace(
     variable: str,
     number: int,
     instance: l1.Instance,
-    deliveries: Deliveries,
+    deliveries: cells.Deliveries,
     through: bool,
     slots: int,
 ) -> None:
@@ -177,7 +170,7 @@ def _record_trace(
             held = DType.I64
             part = Call("float", (part,)) * Ref("quantum")
         value = value + part
-        k.read("delivered", held, delivered_name(record.population, variable), delivered_access(slots))
+        k.read("delivered", held, cells.delivered_name(record.population, variable), cells.delivered_access(slots))
     _buffers(k, real, own_array(record.population, f"members.{number}"), name, m, capacity)
     if through and deliveries.fixed_point:
         k.column("quantum", deliveries.quanta.get((record.population, variable), 1.0), real)

@@ -17,6 +17,7 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+import compiler.passes.kernels.lower_weights as weights
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
@@ -32,13 +33,6 @@ from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_gathers import lower_elements
 from compiler.passes.kernels.lower_rows import lower_row
 from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, reserve
-from compiler.passes.kernels.lower_weights import (
-    lower_constant,
-    lower_store,
-    lower_update,
-    lower_variable,
-    lower_weight,
-)
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.place_parts import place_parts
 from compiler.passes.kernels.tensor_phase import PLACES, WORKSPACE, Phase, array_formal, emit_row, meaning
@@ -388,9 +382,9 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
     kernels = _kernels(p, nodes, p.graph.outputs)
     for node in nodes:
         if isinstance(node, l1.Weight):
-            lower_weight(p, node)
+            weights.lower_weight(p, node)
         elif isinstance(node, l1.Variable):
-            lower_variable(p, node)
+            weights.lower_variable(p, node)
     scans = reserve(p, nodes, {*p.graph.outputs, *kernels.there})
     fixed = {*p.graph.outputs, *kernels.there, *kernels.there.values()}
     place_parts(p, nodes, fixed, kernels.fused.keys(), partial(_stores_plainly, p, kernels.starts(nodes)))
@@ -431,7 +425,7 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
         case l1.Rand():
             lower_rand(p, node)
         case l1.Constant():
-            lower_constant(p, node)
+            weights.lower_constant(p, node)
         case l1.Map() if node.out.name in kernels.groups:
             _maps(p, kernels.groups[node.out.name], kernels.there)
         case l1.Contract():
@@ -445,9 +439,9 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
         case l1.StepsFirst():
             lower_steps_first(p, node)
         case l1.Update():
-            lower_update(p, node)
+            weights.lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:
-            lower_store(p, node)
+            weights.lower_store(p, node)
 
 
 def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:

@@ -18,16 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level2.batch_independence as independence
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import (
-    Product,
-    extent_of,
-    links_of,
-    may_be_chained,
-    meetings,
-    padded,
-    product_of,
-)
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
@@ -65,7 +57,7 @@ def _chained(
     merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop, device: Target, pins: Pins, made: Chained
 ) -> l2.Loop:
     body = phase.launches[loop.first : loop.last]
-    links = links_of(body)
+    links = independence.links_of(body)
     if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
         return loop
     sums = _sums(merged, links, loop.steps)
@@ -81,22 +73,22 @@ def _chained(
     return replace(loop, samples=samples, pays=way != LAUNCHES, spread=members)
 
 
-def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, Product | None]:
+def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, independence.Product | None]:
     """By template."""
-    return {t: product_of(merged.templates[t]) for t in {x.template for x in links}}
+    return {t: independence.product_of(merged.templates[t]) for t in {x.template for x in links}}
 
 
 def _samples(merged: l2.Merged, loop: l2.Loop, links: Sequence[l2.Launch]) -> int:
     """The samples of a chain of these links; 0, if they are none."""
-    if not all(may_be_chained(merged.templates[t]) for t in {x.template for x in links}):
+    if not all(independence.may_be_chained(merged.templates[t]) for t in {x.template for x in links}):
         return 0
     products = _products(merged, links)
     first, product = next(((x, p) for x in links if (p := products[x.template]) is not None), (None, None))
     if first is None or product is None:
         return 0
     template = merged.templates[first.template]
-    samples = extent_of(template, merged.tables[first.template], first.lo, product.sample)
-    return 0 if meetings(merged, links, replace(loop, samples=samples)) else samples
+    samples = independence.extent_of(template, merged.tables[first.template], first.lo, product.sample)
+    return 0 if independence.meetings(merged, links, replace(loop, samples=samples)) else samples
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
     for x in links:
         template, rows = merged.templates[x.template], merged.tables[x.template]
         if (product := products[x.template]) is not None:
-            out, term = (extent_of(template, rows, x.lo, dim) for dim in (product.out, product.term))
+            out, term = (independence.extent_of(template, rows, x.lo, dim) for dim in (product.out, product.term))
             matrix, values = (rows.arrays[f][x.lo] for f in (product.matrix, product.values))
             sides[matrix] = out, term
             terms += out * term
@@ -139,7 +131,7 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
     close()
     stored = 0
     for out, term in sides.values():
-        rows_, columns = padded(out, term, merged.precision.bytes)
+        rows_, columns = independence.padded(out, term, merged.precision.bytes)
         stored += rows_ * columns * merged.precision.bytes
     return _Sums(sides, steps * terms, stored, [(_stage(x, sides), steps * many) for x, many in stages.items()])
 

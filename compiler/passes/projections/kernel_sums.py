@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
+import compiler.passes.projections.synapse_rows as synapse_rows
 from compiler.connect.convolution import planes_of
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Expr, Ref
@@ -20,14 +21,6 @@ from compiler.ir.level1.synapses import SynapseSum
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType
 from compiler.passes.program.build_program import Place
-from compiler.passes.projections.synapse_rows import (
-    BoundArray,
-    Synapses,
-    at_synapses,
-    start_row,
-    sum_kernel,
-    work_array,
-)
 from compiler.passes.projections.synapse_text import SynapseKernel
 from compiler.passes.relations.stored_rows import CSR
 
@@ -37,26 +30,26 @@ _OF: Final = "kernel"
 _FIRST: Final = "kernel_first"
 
 
-def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float, at: Place) -> None:
+def over_kernel(s: synapse_rows.Synapses, one: SynapseSum, text: SynapseKernel, start: float, at: Place) -> None:
     """The rows of a sum. `text`: what computes the value of a synapse."""
     _make_arrays(s, one.op)
     elements = planes_of(s).elements
     found = s.found()
     held = own_array(s.name, f"{one.what}.{printed(one.name)}")
     total = own_array(held, "total")
-    work_array(s, held, found.extent)
-    work_array(s, total, elements)
-    s.arrays[one.name] = BoundArray(held, s.builder.precision, "syn")
-    at_synapses(s, at, text, found, "pre", None)
-    start_row(s, one, total, elements, start, at.then())
+    synapse_rows.work_array(s, held, found.extent)
+    synapse_rows.work_array(s, total, elements)
+    s.arrays[one.name] = synapse_rows.BoundArray(held, s.builder.precision, "syn")
+    synapse_rows.at_synapses(s, at, text, found, "pre", None)
+    synapse_rows.start_row(s, one, total, elements, start, at.then())
     steps = {"total": _gathered(s, one.op, held, total, elements), "each": _spread(s, held, total, found.extent)}
     for turn, (step, (kind, formals, body, bound, columns)) in enumerate(steps.items(), 2):
-        k = sum_kernel(s, one, f"{step} of", kind)
+        k = synapse_rows.sum_kernel(s, one, f"{step} of", kind)
         k.include(formals, bound, columns)
         k.add_row(body, s.name).run(at.then(turn))
 
 
-def _make_arrays(s: Synapses, op: str) -> None:
+def _make_arrays(s: synapse_rows.Synapses, op: str) -> None:
     """Makes the element of each synapse, and the synapses of each element (for "first": the first of them), on first
     use."""
     name = _FIRST if op == "first" else _OF
@@ -78,7 +71,7 @@ def _make_arrays(s: Synapses, op: str) -> None:
 _Made = tuple[l2.Kind, tuple[l2.Formal, ...], l2.Body, dict[str, str], dict[str, l2.ColumnValue]]
 
 
-def _gathered(s: Synapses, op: str, held: str, total: str, elements: int) -> _Made:
+def _gathered(s: synapse_rows.Synapses, op: str, held: str, total: str, elements: int) -> _Made:
     """Each element's synapses, one after the other: `pre` is the element and `post` the synapse."""
     real, name = s.builder.precision, _FIRST if op == "first" else _OF
     formals = (
@@ -93,7 +86,7 @@ def _gathered(s: Synapses, op: str, held: str, total: str, elements: int) -> _Ma
     return l2.Kind.PROPAGATE, formals, body, bound, {"n_pre": elements}
 
 
-def _spread(s: Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
+def _spread(s: synapse_rows.Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
     real = s.builder.precision
     formals = (
         l2.ArrayFormal("element", DType.I32, l2.Mode.READ, l2.ELEMENT),

@@ -14,23 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
+import compiler.ir.level1.synapses as l1
 import compiler.passes.projections.synapse_rows as rows
 from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.spiking import SpikingGraph
-from compiler.ir.level1.synapses import (
-    GONE,
-    Arrival,
-    AtNeurons,
-    AtSynapses,
-    Event,
-    Keep,
-    NewSynapses,
-    Operation,
-    OverSynapses,
-    SynapseCell,
-    SynapseSum,
-    Transposed,
-)
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.passes.cells.cell_arrays import Deliveries, due_steps, event_lists
@@ -73,7 +60,7 @@ class SynapseLowering:
             self._lower(link, self.graph.synapses[p.cell_of(number)], done[link.stored], copies[link.stored])
             done[link.stored] += 1
 
-    def _lower(self, link: Link, cell: SynapseCell, copy: int, copies: int) -> None:
+    def _lower(self, link: Link, cell: l1.SynapseCell, copy: int, copies: int) -> None:
         """Arrays and rows of one projection of a family: number `copy` of the `copies` that share its synapses
         (`Link.stored`)."""
         given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
@@ -87,22 +74,22 @@ class SynapseLowering:
             s.arrays["updated"] = steps_array(s, own_array(s.name, "updated"), cell.updated_at, size)
         for one in cell.operations:
             match one:
-                case AtNeurons():
+                case l1.AtNeurons():
                     self._at_neurons(s, one)
-                case Keep():
+                case l1.Keep():
                     rows.keep_trace(s, one)
-                case Arrival():
+                case l1.Arrival():
                     rows.take_delivered(s, one)
-                case SynapseSum():
+                case l1.SynapseSum():
                     self._sum(s, one)
-                case NewSynapses():
+                case l1.NewSynapses():
                     renew(s, one, self._place(one))
-                case Transposed(copied=copied) if s.copy == 0 or not one.once:
+                case l1.Transposed(copied=copied) if s.copy == 0 or not one.once:
                     transpose(s, self.projections[copied.projection], copied, self._place(one))
-                case AtSynapses() if s.copy == 0 or not one.once:
+                case l1.AtSynapses() if s.copy == 0 or not one.once:
                     self._at_synapses(s, one, found)
 
-    def _at_neurons(self, s: rows.Synapses, one: AtNeurons) -> None:
+    def _at_neurons(self, s: rows.Synapses, one: l1.AtNeurons) -> None:
         text = self._text(one, lambda: neurons_text(s.cell, one, s.deliveries.fixed_point))
         if one.sends or one.event is not None:
             happening = None if one.event is None else _source(s, one.event)
@@ -115,16 +102,16 @@ class SynapseLowering:
                 event_lists(self.builder, owner, happening.slots, size, s.projection.span)
             rows.at_all(s, self._place(one), text, one.end, size, happening)
 
-    def _sum(self, s: rows.Synapses, one: SynapseSum) -> None:
+    def _sum(self, s: rows.Synapses, one: l1.SynapseSum) -> None:
         s.arrays.pop(one.name, None)
         past = _with_past(s, one)
         gather(past, one, self._text(one, lambda: sum_text(s.cell, one)), self._place(one))
         s.arrays[one.name] = past.arrays[one.name]
 
-    def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation) -> None:
+    def _at_synapses(self, s: rows.Synapses, one: l1.AtSynapses, found: LoweredRelation) -> None:
         text = self._text(one, lambda: synapses_text(s.cell, one, s.deliveries.fixed_point))
-        if GONE in text.written:
-            s.arrays[GONE] = steps_array(s, own_array(s.name, GONE), "syn", found.extent)
+        if l1.GONE in text.written:
+            s.arrays[l1.GONE] = steps_array(s, own_array(s.name, l1.GONE), "syn", found.extent)
         s = _with_past(s, one)
         if one.event is not None:
             _reach(s, one, text, one.event, self._place(one))
@@ -133,19 +120,19 @@ class SynapseLowering:
         else:
             rows.at_synapses(_noting(s, one, "post"), self._place(one), text, found, "pre", None)
 
-    def _text(self, one: Operation, make: Callable[[], SynapseKernel]) -> SynapseKernel:
+    def _text(self, one: l1.Operation, make: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The text of an operation, made once."""
         return self._texts.get(id(one)) or self._texts.setdefault(id(one), make())
 
-    def _place(self, one: AtNeurons | OverSynapses) -> Place:
+    def _place(self, one: l1.AtNeurons | l1.OverSynapses) -> Place:
         """That of an operation, made once."""
         if id(one) not in self._places:
             due = EVERY_STEP if one.due is None else due_steps(self.graph.phases, one.due)
-            self._places[id(one)] = Place(one.stage, due, 0 if isinstance(one, AtNeurons) else one.part)
+            self._places[id(one)] = Place(one.stage, due, 0 if isinstance(one, l1.AtNeurons) else one.part)
         return self._places[id(one)]
 
 
-def _source(s: rows.Synapses, event: Event) -> rows.EventSource:
+def _source(s: rows.Synapses, event: l1.Event) -> rows.EventSource:
     """The lists of an event, and how old the events are that arrive now."""
     late = s.member.delay_of(event.end) if event.delayed else 0
     if event.name == l0.SPIKE:
@@ -154,14 +141,14 @@ def _source(s: rows.Synapses, event: Event) -> rows.EventSource:
     return rows.events_of(event_name(s.projection, s.member, event.name), late + rows.SLOTS, late)
 
 
-def _with_past(s: rows.Synapses, one: AtSynapses | SynapseSum) -> rows.Synapses:
+def _with_past(s: rows.Synapses, one: l1.AtSynapses | l1.SynapseSum) -> rows.Synapses:
     """With the ring buffers of the traces that an operation reads as they were."""
     if not one.past:
         return s
     return replace(s, arrays={**s.arrays, **{name: s.rings[name, kept] for name, kept in one.past}})
 
 
-def _noting(s: rows.Synapses, one: AtNeurons | AtSynapses, end: str) -> rows.Synapses:
+def _noting(s: rows.Synapses, one: l1.AtNeurons | l1.AtSynapses, end: str) -> rows.Synapses:
     """With the array in which neurons note that an event has arrived."""
     if not one.search:
         return s
@@ -169,7 +156,7 @@ def _noting(s: rows.Synapses, one: AtNeurons | AtSynapses, end: str) -> rows.Syn
     return replace(s, arrays={**s.arrays, "arrived": arrived})
 
 
-def _reach(s: rows.Synapses, one: AtSynapses, text: SynapseKernel, event: Event, at: Place) -> None:
+def _reach(s: rows.Synapses, one: l1.AtSynapses, text: SynapseKernel, event: l1.Event, at: Place) -> None:
     """The statements run at the synapses that an event reaches now."""
     happening, found = _source(s, event), s.found(one.walk)
     if not one.each_age:

@@ -14,22 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
+import compiler.ir.level1.synapses as s1
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.ir.level1.synapses import (
-    EXISTS,
-    FORMED,
-    GONE,
-    REPLACED,
-    VACANT,
-    AtSynapses,
-    Due,
-    NewSynapses,
-    Operation,
-    SynapseCell,
-    SynapseSum,
-    Transposed,
-)
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 
 
@@ -37,20 +24,20 @@ from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 class _Segment:
     """Statements that run together at each synapse, after sums, and after what stands alone."""
 
-    sums: tuple[SynapseSum, ...] = ()
+    sums: tuple[s1.SynapseSum, ...] = ()
     alone: l0.Rewire | l0.Transpose | None = None
     actions: tuple[l0.Set | l0.Send, ...] = ()
     once: bool = False
 
 
-def take_sums(cell: SynapseCell) -> SynapseCell:
+def take_sums(cell: s1.SynapseCell) -> s1.SynapseCell:
     """The cell with its operations cut."""
     operations = tuple(x for one in cell.operations for x in _cut(cell, one))
     return replace(cell, operations=operations) if operations != cell.operations else cell
 
 
-def _cut(cell: SynapseCell, one: Operation) -> Iterator[Operation]:
-    if not isinstance(one, AtSynapses) or one.event is not None:
+def _cut(cell: s1.SynapseCell, one: s1.Operation) -> Iterator[s1.Operation]:
+    if not isinstance(one, s1.AtSynapses) or one.event is not None:
         yield one
         return
     stage, due = one.stage, one.due
@@ -58,27 +45,27 @@ def _cut(cell: SynapseCell, one: Operation) -> Iterator[Operation]:
         what = f"{one.what} ({number + 1})" if number else one.what
         yield from (replace(found, stage=stage, what=what, due=due) for found in x.sums)
         if isinstance(x.alone, l0.Transpose):
-            yield Transposed(stage, what, x.alone, x.once, due)
+            yield s1.Transposed(stage, what, x.alone, x.once, due)
         elif x.alone is not None:
             yield from _rewired(cell, stage, what, x.alone, due)
-        whole = AtSynapses(stage, what, due=due) if number else one
+        whole = s1.AtSynapses(stage, what, due=due) if number else one
         if x.actions or whole.integrated:
             yield replace(whole, actions=x.actions, once=x.once)
 
 
-def _rewired(cell: SynapseCell, stage: str, what: str, one: l0.Rewire, due: Due | None) -> Iterator[Operation]:
+def _rewired(cell: s1.SynapseCell, stage: str, what: str, one: l0.Rewire, due: s1.Due | None) -> Iterator[s1.Operation]:
     """The synapses that are replaced are marked, then the new ones are made; what is removed leaves a vacant slot."""
     if one.how == "remove":
         left = l0.Set("exists", Cond(one.value, Num(0), Ref("exists")))
-        yield AtSynapses(stage, f"{what}: removed", (left,), apart=True, due=due)
+        yield s1.AtSynapses(stage, f"{what}: removed", (left,), apart=True, due=due)
         return
-    gone = Cond(one.value, Num(REPLACED), Num(0))
+    gone = Cond(one.value, Num(s1.REPLACED), Num(0))
     if one.how == "form":
-        gone = Cond(EXISTS, Num(0), Cond(one.value, Num(FORMED), Num(VACANT)))
+        gone = Cond(s1.EXISTS, Num(0), Cond(one.value, Num(s1.FORMED), Num(s1.VACANT)))
     elif cell.definition.vacancies:
-        gone = Cond(EXISTS, gone, Num(VACANT))
-    yield AtSynapses(stage, f"{what}: gone", (l0.Set(GONE, gone),), apart=True, vacant=True, due=due)
-    yield NewSynapses(stage, what, due=due)
+        gone = Cond(s1.EXISTS, gone, Num(s1.VACANT))
+    yield s1.AtSynapses(stage, f"{what}: gone", (l0.Set(s1.GONE, gone),), apart=True, vacant=True, due=due)
+    yield s1.NewSynapses(stage, what, due=due)
 
 
 def _segments(actions: Sequence[l0.Action], shared: Sequence[str]) -> list[_Segment]:
@@ -90,7 +77,7 @@ def _segments(actions: Sequence[l0.Action], shared: Sequence[str]) -> list[_Segm
         if isinstance(action, l0.Transpose):
             out.append(_Segment(alone=action, once=once))
             continue
-        found: list[SynapseSum] = []
+        found: list[s1.SynapseSum] = []
         taken = replace(action, value=_taken_out(action.value, found, kinds))
         if isinstance(taken, l0.Rewire):
             out.append(_Segment(tuple(found), alone=taken))
@@ -101,7 +88,7 @@ def _segments(actions: Sequence[l0.Action], shared: Sequence[str]) -> list[_Segm
     return out
 
 
-def _taken_out(e: Expr, found: list[SynapseSum], kinds: dict[str, int]) -> Expr:
+def _taken_out(e: Expr, found: list[s1.SynapseSum], kinds: dict[str, int]) -> Expr:
     """`e` with its sums replaced by names, inner ones first. `kinds`: how many there are of each kind."""
     if not has_sums(e):
         return e
@@ -112,7 +99,7 @@ def _taken_out(e: Expr, found: list[SynapseSum], kinds: dict[str, int]) -> Expr:
             kind = f"{end}_{op}"
             kinds[kind] = kinds.get(kind, 0) + 1
             name = derived(kind, Way.SUM, str(kinds[kind]) if kinds[kind] > 1 else "")
-            found.append(SynapseSum("", "", name, op, end, value))
+            found.append(s1.SynapseSum("", "", name, op, end, value))
             same = [name]
         return Ref(same[0])
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
+import compiler.frontend.build.synapses.fits as checks
 import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
@@ -52,17 +53,6 @@ from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import SPIKE, Populations
 from compiler.frontend.build.spiking.select import select_parts
-from compiler.frontend.build.synapses.fits import (
-    check_clear,
-    check_counts,
-    check_delays,
-    check_delivery,
-    check_kernel_sums,
-    check_reads,
-    check_rewired,
-    check_spikes,
-    check_starts,
-)
 from compiler.frontend.build.synapses.moving import moving_params, with_moving
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
@@ -460,13 +450,13 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
     c, definition, deliver = d.family.c, d.definition, d.deliver
     check_parts(connection, definition, members, d.family, d.at)
     if definition is not None:
-        check_delays(d.block, definition, members, d.family)
-        check_clear(d.block, definition, c)
-        check_starts(definition, members, c, d.user)
-        check_reads(definition, text_of(d.into), members, d.user, c)
-        check_counts(definition, members, d.at, c)
-        check_rewired(definition, connection.rule, connection.storage, connection.span, c)
-        check_kernel_sums(definition, connection.rule, connection.span, c)
+        checks.check_delays(d.block, definition, members, d.family)
+        checks.check_clear(d.block, definition, c)
+        checks.check_starts(definition, members, c, d.user)
+        checks.check_reads(definition, text_of(d.into), members, d.user, c)
+        checks.check_counts(definition, members, d.at, c)
+        checks.check_rewired(definition, connection.rule, connection.storage, connection.span, c)
+        checks.check_kernel_sums(definition, connection.rule, connection.span, c)
     settings = mapping(rule)
     given = {key: d.block.get(key) for key in ("delay", "synapse", "back_delay")}
     given["storage"] = None if settings is None else settings.get("storage")
@@ -490,10 +480,10 @@ def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callab
 def _check_synapse(d: _Draft, synapse: BuiltSynapse) -> bool:
     """Whether the synapse can stand between these neurons and has all that it needs; reports it if not."""
     family = d.family
-    good = check_delivery(d.block, synapse, d.at, family)
+    good = checks.check_delivery(d.block, synapse, d.at, family)
     if d.sources is None or d.targets is None or synapse.definition is None:
         return False
-    check_spikes(d.block, synapse.definition, d.sources, d.targets, family)
+    checks.check_spikes(d.block, synapse.definition, d.sources, d.targets, family)
     for pair in _pairs(d):
         good = d.synapses.fits(synapse, pair, d.user) and good
     return good

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+import compiler.frontend.build.shared.scope as scopes
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
@@ -24,19 +25,6 @@ from compiler.expr.unit_names import unit_meant
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
 from compiler.frontend.build.shared.random_help import with_distribution
-from compiler.frontend.build.shared.scope import (
-    Checked,
-    Scope,
-    Wanted,
-    check_expression,
-    check_tree,
-    is_taken,
-    no_value_yet,
-    read_statement,
-    total_name,
-    unsure_of,
-    with_value,
-)
 from compiler.frontend.build.shared.self_names import HIDDEN, SELF
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of, valued
 from compiler.frontend.resolve.values import exact_span
@@ -96,7 +84,7 @@ class Draft:
         self.nouns[name] = noun
         return True
 
-    def scope(self, *groups: Mapping[str, Dimension | None]) -> Scope:
+    def scope(self, *groups: Mapping[str, Dimension | None]) -> scopes.Scope:
         dimensions: dict[str, Dimension | None] = dict(SELF) if self.noun == "neuron" else dict(self.late)
         for group in groups:
             dimensions.update(group)
@@ -104,8 +92,8 @@ class Draft:
         scope = replace(self.c.names.scope.extended(kinds, dimensions, self.places), totals=self.totals)
         return replace(scope, histories=self.histories) if self.histories else scope
 
-    def check(self, node: Node, scope: Scope, wanted: Wanted) -> Checked | None:
-        found = check_expression(node, scope, wanted, self.c.sink)
+    def check(self, node: Node, scope: scopes.Scope, wanted: scopes.Wanted) -> scopes.Checked | None:
+        found = scopes.check_expression(node, scope, wanted, self.c.sink)
         if found is not None:
             self.read |= refs(found.expr)
         return found
@@ -134,7 +122,7 @@ def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
         scope = d.scope(d.params)
         d.origins[name] = node.span
         before = len(d.c.sink.items)
-        found = d.check(node, scope, Wanted(f"parameter `{name}`"))
+        found = d.check(node, scope, scopes.Wanted(f"parameter `{name}`"))
         if found is None and isinstance(node, Scalar):
             user = {"neuron": "population", "synapse": "projection", "current": "input"}.get(d.noun, d.noun)
             lead = f"give it in the {user}: "
@@ -173,7 +161,7 @@ def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[l0.StateDecl, ..
         if isinstance(entry.value, Scalar):
             scope = d.scope(d.params, d.states)  # the initial values of preceding states
             before = len(d.c.sink.items)
-            found = d.check(entry.value, scope, Wanted(f"the initial value of `{name}`"))
+            found = d.check(entry.value, scope, scopes.Wanted(f"the initial value of `{name}`"))
             explain_draws(d.c.sink, before, entry.value, None)
             dimension = None if found is None else found.dimension or DIMENSIONLESS
             value = None if found is None else constant_or_formula(found.expr, entry.value, d)
@@ -200,20 +188,20 @@ def unit_dimension(node: Node, c: Context) -> Dimension | None:
     return found[0]
 
 
-def build_lets(d: Draft, scope: Scope) -> tuple[tuple[l0.Set, ...], Scope]:
+def build_lets(d: Draft, scope: scopes.Scope) -> tuple[tuple[l0.Set, ...], scopes.Scope]:
     out: list[l0.Set] = []
     for entry in entries_of(d.node.get("let")):
         name = entry.name
         if not d.declare(entry.key, "a named expression"):
             continue
-        found = d.check(entry.value, scope, Wanted(f"`{name}`", None, None, d.no_random))
-        scope = with_value(scope, name, found, entry.key.span)
+        found = d.check(entry.value, scope, scopes.Wanted(f"`{name}`", None, None, d.no_random))
+        scope = scopes.with_value(scope, name, found, entry.key.span)
         if found is not None:
             out.append(l0.Set(name, found.expr, entry.key.span))
     return tuple(out), scope
 
 
-def build_dynamics(d: Draft, scope: Scope) -> tuple[l0.Ode, ...]:
+def build_dynamics(d: Draft, scope: scopes.Scope) -> tuple[l0.Ode, ...]:
     out: list[l0.Ode] = []
     for entry in entries_of(d.node.get("dynamics")):
         span, exact = exact_span(entry.key)
@@ -224,7 +212,7 @@ def build_dynamics(d: Draft, scope: Scope) -> tuple[l0.Ode, ...]:
             not_a_state(d, name, entry.key.span, "has no derivative")
             continue
         dimension = d.states[name]
-        wanted = Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, d.no_random)
+        wanted = scopes.Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, d.no_random)
         found = d.check(entry.value, scope, wanted)
         if found is not None:
             out.append(l0.Ode(name, found.expr, entry.value.span))
@@ -247,7 +235,7 @@ def not_a_state(d: Draft, name: str, span: Span, consequence: str) -> None:
     d.c.sink.error("E0310", message, span, help, related)
 
 
-def not_assignable(d: Draft, target: str, at: Span, scope: Scope) -> None:
+def not_assignable(d: Draft, target: str, at: Span, scope: scopes.Scope) -> None:
     noun = d.nouns.get(target)
     if target in TIMES:
         noun = "the time" if target == "t" else "the time step"
@@ -259,50 +247,54 @@ def not_assignable(d: Draft, target: str, at: Span, scope: Scope) -> None:
     d.c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help, related)
 
 
-def assigned(d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: Node) -> Checked | None:
+def assigned(
+    d: Draft, statement: Assign, scope: scopes.Scope, wanted: scopes.Wanted, node: Node
+) -> scopes.Checked | None:
     """The new value of a statement's target: `x += a` is `x = x + a`."""
     value = statement.value
     if statement.op != "=":
         value = Binary(statement.op[0], Ref(statement.target, statement.target_span), value, statement.span)
-    found = check_tree(value, node.span, scope, wanted, d.c.sink)
+    found = scopes.check_tree(value, node.span, scope, wanted, d.c.sink)
     if found is not None:
         d.read |= refs(found.expr)
     return found
 
 
-def wanted_of(target: str, states: Mapping[str, Dimension | None], local: Locals) -> Wanted:
+def wanted_of(target: str, states: Mapping[str, Dimension | None], local: Locals) -> scopes.Wanted:
     """What may be assigned: the dimension of a state, kind and dimension of a local, anything to a new name."""
     kind, dimension = (Kind.REAL, states[target]) if target in states else local.get(target, (None, None))
-    return Wanted(f"`{target}`", dimension, None if kind is None else kind is Kind.BOOL, None)
+    return scopes.Wanted(f"`{target}`", dimension, None if kind is None else kind is Kind.BOOL, None)
 
 
-def with_local(scope: Scope, local: Locals, target: str, found: Checked | None, at: Span) -> Scope:
+def with_local(scope: scopes.Scope, local: Locals, target: str, found: scopes.Checked | None, at: Span) -> scopes.Scope:
     """`scope` with a name that a statement gives its first value (None: it has a mistake); it joins `local`."""
     kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
     local[target] = (kind, None if found is None else found.dimension)
-    return with_value(scope, target, found, at)
+    return scopes.with_value(scope, target, found, at)
 
 
 def build_update(
-    d: Draft, scope: Scope, enter: Callable[[Node, Scope], Scope] = lambda node, scope: scope
-) -> tuple[tuple[l0.Set, ...], Scope]:
+    d: Draft, scope: scopes.Scope, enter: Callable[[Node, scopes.Scope], scopes.Scope] = lambda node, scope: scope
+) -> tuple[tuple[l0.Set, ...], scopes.Scope]:
     """The assignments of `update` to states, inputs and locals, and what is known after them. `enter`: what is known at
     a statement."""
     out: list[l0.Set] = []
     states = {**d.inputs, **d.states}
     for node in listed(d.node.get("update")):
         scope = enter(node, scope)
-        statement = read_statement(node, scope, d.c.sink)
+        statement = scopes.read_statement(node, scope, d.c.sink)
         if statement is None:
-            scope = unsure_of(node, scope)
+            scope = scopes.unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         known = target in states or target in d.locals
-        if not known and (target in d.places or is_taken(scope, target, node) or "." in target or target in TIMES):
+        if not known and (
+            target in d.places or scopes.is_taken(scope, target, node) or "." in target or target in TIMES
+        ):
             not_assignable(d, target, at, scope)
             continue
         if not known and statement.op != "=":
-            no_value_yet(statement, scope, d.c.sink)
+            scopes.no_value_yet(statement, scope, d.c.sink)
             continue
         found = assigned(d, statement, scope, wanted_of(target, states, d.locals), node)
         if not known:
@@ -328,7 +320,7 @@ def without_equations(d: Draft, source: str, refused: Iterable[str], needed: Map
 
 def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:
     """Note parameters declared by the user that no expression of the definition reads."""
-    d.c.unread_params.read(p.span for p in params if d.read & {p.name, total_name(p.name)})
+    d.c.unread_params.read(p.span for p in params if d.read & {p.name, scopes.total_name(p.name)})
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
         return
     d.c.unread_params.candidates += [(f"`{p.name}` of {noun} `{d.name}`", p.span) for p in params]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
+import compiler.frontend.build.shared.scope as scopes
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.source import Span
@@ -19,15 +20,6 @@ from compiler.expr.parse import Assign
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
 from compiler.frontend.build.shared.readers import in_steps, members
-from compiler.frontend.build.shared.scope import (
-    Checked,
-    Scope,
-    Wanted,
-    is_taken,
-    no_value_yet,
-    read_statement,
-    unsure_of,
-)
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed, suggested
@@ -70,20 +62,20 @@ def counters(c: Context) -> dict[str, Dimension | None]:
     return {f"{p.name}.{x}": DIMENSIONLESS for p in c.phases for x in COUNTERS}
 
 
-Assigner = Callable[[Draft, Assign, Scope, Wanted, Node, Collection[str]], Checked | None]
+Assigner = Callable[[Draft, Assign, scopes.Scope, scopes.Wanted, Node, Collection[str]], scopes.Checked | None]
 """The new value of a statement's target, in a scope with the local names of the statements before; None: an error."""
 
 
 def _plainly(
-    d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: Node, _: Collection[str]
-) -> Checked | None:
+    d: Draft, statement: Assign, scope: scopes.Scope, wanted: scopes.Wanted, node: Node, _: Collection[str]
+) -> scopes.Checked | None:
     return assigned(d, statement, scope, wanted, node)
 
 
 def build_handlers(
     d: Draft,
     node: Node | None,
-    scope: Scope,
+    scope: scopes.Scope,
     targets: Mapping[str, Dimension | None],
     own: Mapping[str, str],
     assigner: Assigner = _plainly,
@@ -142,7 +134,7 @@ def find_moment(node: tree.Scalar, c: Context) -> tuple[int, int] | None:
 def build_actions(
     d: Draft,
     items: tuple[Node, ...],
-    scope: Scope,
+    scope: scopes.Scope,
     targets: Mapping[str, Dimension | None],
     own: Mapping[str, str],
     assigner: Assigner = _plainly,
@@ -153,13 +145,13 @@ def build_actions(
     prefix = next((v.removesuffix(k) for k, v in own.items()), "")
     found_locals: Locals = {}
     for node in items:
-        statement = read_statement(node, scope, d.c.sink)
+        statement = scopes.read_statement(node, scope, d.c.sink)
         if statement is None:
-            scope = unsure_of(node, scope)
+            scope = scopes.unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         known = target in targets or target in found_locals
-        if not known and (is_taken(scope, target, node) or "." in target or target in TIMES):
+        if not known and (scopes.is_taken(scope, target, node) or "." in target or target in TIMES):
             place = scope.places.get(target)
             related = () if place is None else (Related("declared here", place),)
             near = did_you_mean(target, targets)
@@ -167,7 +159,7 @@ def build_actions(
             d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, related)
             continue
         if not known and statement.op != "=":
-            no_value_yet(statement, scope, d.c.sink)
+            scopes.no_value_yet(statement, scope, d.c.sink)
             continue
         wanted = wanted_of(target, targets, found_locals)
         found = assigner(d, statement, scope, wanted, node, found_locals.keys())

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import compiler.frontend.build.shared.definition_builder as parts
+import compiler.frontend.build.synapses.checks as checks
+import compiler.frontend.build.synapses.ends as neuron_ends
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Severity, Sink
 from compiler.core.source import Span
@@ -21,13 +24,6 @@ from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.instances.shared import shared_states
-from compiler.frontend.build.shared.definition_builder import (
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    note_unread,
-)
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.others import build_others, explain_undeclared
@@ -36,24 +32,6 @@ from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import TOTAL, Scope, Wanted, total_name
 from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
-from compiler.frontend.build.synapses.checks import (
-    check_event,
-    check_event_driven,
-    check_formed,
-    check_shared,
-    check_timed,
-    with_lets,
-)
-from compiler.frontend.build.synapses.ends import (
-    NO_RANDOM,
-    build_deliver,
-    build_end,
-    connected,
-    delayable,
-    histories_of,
-    multiplies_histories,
-    names_of,
-)
 from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.language.spiking.synapses import SYNAPSE, SYNAPSE_EVENT
@@ -150,7 +128,7 @@ class Synapses:
     ) -> BuiltSynapse:
         """A definition that fits these neurons, with products of their histories written out. `whole_synapse`: before
         parameters were replaced by expressions of the time, as the result is."""
-        if not multiplies_histories(synapse.node):
+        if not neuron_ends.multiplies_histories(synapse.node):
             return synapse
         found = [self._between[id(synapse), id(e.pre), id(e.post), e.into].definition for e in ends]
         whole = {x: None for x in found if x is not None}
@@ -183,17 +161,17 @@ def build_synapse(
     """The synapse definition `node`, declared at `at`, between the neurons `ends`, with the dimensions `given` by a
     projection; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
-    d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
-    d.late, d.totals = connected(d, l0.CONNECTED[:2]), d.params
+    d = SynapseDraft(name, node, c, "synapse", neuron_ends.NO_RANDOM, given=given, ends=ends or Ends())
+    d.late, d.totals = neuron_ends.connected(d, l0.CONNECTED[:2]), d.params
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
     made, flag = _definition(d, at), node.get("event_driven")
     if not _wrong(c.sink, before):  # what has been refused may be what they look for
-        check_shared(made, d)
-        check_formed(made, d)
+        checks.check_shared(made, d)
+        checks.check_formed(made, d)
         if made.event_driven and flag is not None:
-            check_event_driven(made, flag.span, node, d)
+            checks.check_event_driven(made, flag.span, node, d)
         if c.names.scope.timed:
-            check_timed(made, d)
+            checks.check_timed(made, d)
     explain(c.sink, before, d)
     explain_undeclared(d, before)
     definition: l0.SynapseDef | None = None
@@ -201,7 +179,7 @@ def build_synapse(
         definition = _finished(d, made)
         c.unread_params.read(_of_neurons(d))
         if ends is None and not given:
-            note_unread(d, made.params, "synapse")
+            parts.note_unread(d, made.params, "synapse")
     return BuiltSynapse(name, node, definition, d.params, d.states, d.places, drawn, tuple(d.deliveries), at, given)
 
 
@@ -211,23 +189,23 @@ def build_synapse(
 def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
     """All parts of the definition; those that have mistakes (reported) are left out."""
     node, c = d.node, d.c
-    params = build_params(d)
+    params = parts.build_params(d)
     others = build_others(d)
     for entry in entries_of(node.get("events")):
         of = mapping(entry.value)
         if of is not None and (end := text_of(of.get("of"))) in ENDS and entry.name != l0.SPIKE:
             d.times[end] += l0.times_of(entry.name)
-    blocks = {end: build_end(d, end) for end in ENDS}
-    state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
-    counts = connected(d, l0.CONNECTED[2:])
+    blocks = {end: neuron_ends.build_end(d, end) for end in ENDS}
+    state = parts.build_states(d, lambda value, what: drawn_value(d, params, value, what))
+    counts = neuron_ends.connected(d, l0.CONNECTED[2:])
     scope = d.scope(counts, d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
     for end in ENDS:
-        scope = scope.extended(*names_of(d, end))
-    scope = replace(scope, delayed=delayable(d), histories=histories_of(d))
-    lets, scope = build_lets(d, scope)
-    blocks = {end: build_deliver(d, end, block, scope) for end, block in blocks.items()}
+        scope = scope.extended(*neuron_ends.names_of(d, end))
+    scope = replace(scope, delayed=neuron_ends.delayable(d), histories=neuron_ends.histories_of(d))
+    lets, scope = parts.build_lets(d, scope)
+    blocks = {end: neuron_ends.build_deliver(d, end, block, scope) for end, block in blocks.items()}
     d.shared = shared_states(d)
-    dynamics = build_dynamics(d, scope)
+    dynamics = parts.build_dynamics(d, scope)
     update = build_actions(d, listed(node.get("update")), scope, sums=True)
     on_pre = build_actions(d, listed(node.get("on_pre")), scope)
     on_post = build_actions(d, listed(node.get("on_post")), scope)
@@ -273,8 +251,8 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[l0.Set, ...]) -> tuple[l0
             d.c.sink.error("E0107", message, entry.key.span, "choose another name")
         if when is None:
             continue
-        condition = with_lets(when.expr, lets, "`when`", d.c.sink)
-        if condition is not None and check_event(condition, end, node.span, d):
+        condition = checks.with_lets(when.expr, lets, "`when`", d.c.sink)
+        if condition is not None and checks.check_event(condition, end, node.span, d):
             delayed = Reader(SYNAPSE_EVENT, block, d.c).flag("delayed")
             out.append(l0.SynapseEvent(entry.name, end, condition, actions, delayed, entry.key.span))
     return tuple(out)
