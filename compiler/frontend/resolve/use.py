@@ -209,7 +209,10 @@ class Uses:
                 return self.library.find(collection, name)
             other = in_library(collection, name) if library else None
             help = f"write `{other}`" if other else did_you_mean(name, known) or did_you_mean(name, library)
-            if help is None and known:
+            classes = file.root.get("classes")
+            if collection == "projections" and isinstance(classes, Mapping) and name in classes:
+                help = f"it is a class: write `classes: [{target.text}]`"
+            elif help is None and known:
                 help = "there are: " + ", ".join(f"`{n}`" for n in known[:10])
             message = f"{where} has no `{name}` in `{collection}`"
             self.sink.error("E0203", message, target.span, help)

@@ -86,7 +86,7 @@ def build_projections(
     for name, r, _ in entries:
         if (whole := built[name]) is not None:
             mirror = r.get("mirror")
-            out.append(mirrored(whole, mirror if isinstance(mirror, Scalar) else None, named, c))
+            out.append(mirrored(whole, mirror if isinstance(mirror, Scalar) else None, named, built, c))
     check_transposes(tuple(out), named, c)
     for family in out:
         warn_of_channels(family, populations.built, c)

@@ -8,6 +8,7 @@ Does not: copy anything (passes/projections/synapse_transpose.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +24,13 @@ MIRROR: Final = "mirror"
 """The projection that the key `mirror` of a projection names, in `transpose(mirror.w)`."""
 
 
-def mirrored(p: l0.Projection, mirror: Scalar | None, named: tuple[str, ...], c: Context) -> l0.Projection:
+def mirrored(
+    p: l0.Projection,
+    mirror: Scalar | None,
+    named: tuple[str, ...],
+    built: Mapping[str, l0.Projection | None],
+    c: Context,
+) -> l0.Projection:
     """`p` with the projection that it names as its `mirror` in the statements of its synapse."""
     synapse = p.synapse
     if synapse is None:
@@ -33,7 +40,9 @@ def mirrored(p: l0.Projection, mirror: Scalar | None, named: tuple[str, ...], c:
     if mirror is None:
         if used and MIRROR not in named:
             message = f"`{p.name}` does not say which projection is the `mirror` of its synapse"
-            other = next((n for n in named if n != p.name), "forward")
+            ends = {(m.target, m.source) for m in p.members}
+            backwards = (n for n, o in built.items() if o and {(m.source, m.target) for m in o.members} == ends)
+            other = next(backwards, None) or next((n for n in named if n != p.name), "forward")
             c.sink.error("E0103", message, p.span, f"write `mirror: {other}`", related)
         return p
     if not used:
