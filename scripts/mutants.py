@@ -148,9 +148,7 @@ def _each_time(_: Any) -> Any:
 
 
 def _all_meet(_: Any) -> Any:
-    from backends.cuda.waves.barrier_placement import Meetings
-
-    return lambda launches, pairs: Meetings(frozenset(range(len(launches))), frozenset())
+    return lambda pairs: frozenset(range(len(pairs)))
 
 
 def _one_part(_: Any) -> Any:
@@ -580,7 +578,7 @@ MUTANTS = (
         _always(False),
         ("tests/unit/test_stored_products.py::test_operands_in_tf32_that_lie_across_come_from_registers",),
     ),
-    _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
+    _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "stdp-cuda-nl_wave"),
     Mutant(
         "functions of vectors that many expressions call",
         ("backends.cpu.emit.emit:shared_functions",),
@@ -595,7 +593,7 @@ MUTANTS = (
     ),
     Mutant(
         "kernels of waves for many models",
-        ("backends.cuda.waves.waves:MOST_TEXT",),
+        ("backends.cuda.waves.waves:MOST_WORK",),
         lambda _: 1 << 40,
         ("tests/unit/test_growth.py::test_units_of_many_models_are_more_but_not_longer",),
     ),

@@ -137,7 +137,7 @@ def test_tensors_share_memory() -> None:
         ("cuba", "cpu", "nl_prefetch("),  # rows of synapses, before their events are delivered
         ("custom_optimizer", "cpu", "nl_parts_of_rest("),  # masked loads of the last terms of rows
         ("cuba", "cuda", "nl_two"),  # points of a thread
-        ("cuba", "cuda", "nl_wave"),
+        ("stdp", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix

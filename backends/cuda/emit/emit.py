@@ -38,6 +38,7 @@ from backends.cuda.waves.waves import (
     PER_PROCESSOR,
     ROOM,
     WaveFunction,
+    compile_work,
     kernel_name,
     wave_functions,
     wave_kernels,
@@ -45,7 +46,7 @@ from backends.cuda.waves.waves import (
 )
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
-from backends.kernel_ir.stmt import Stmt, Text, lines_of, names_of
+from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
@@ -131,7 +132,7 @@ def emit(program: l2.Merged) -> Emitted:
     known = list(zip(kernels, made, read, strict=True))
     described = [_described(k, f, r) for k, f, r in known]
     printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, described, strict=True)]
-    calling = wave_kernels({t: sum(len(x.text) for x in lines_of(printed[t])) for t in waves})
+    calling = wave_kernels(program, {t: compile_work(printed[t]) for t in waves})
     descriptors = tuple(replace(d, wave=calling.get(t, 0)) for t, d in enumerate(described))
     for k, lines in zip(kernels, printed, strict=True):
         verify(k.function, lines, program.precision)

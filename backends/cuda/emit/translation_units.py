@@ -68,11 +68,11 @@ def whole_of(program: l2.Merged) -> Share:
 
 def parts_of(program: l2.Merged, waves: Mapping[int, int]) -> tuple[Share, ...]:
     """The non-empty parts of a program; the first one has the kernels common to all programs. `waves`: by template that
-    waves call, the number of their kernel."""
+    waves may call, the number of their kernel (0: none does)."""
     bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
     contracts = {t: body.strategy for t, body in bodies.items()}
     nests, together = _apart(program, waves.keys())
-    called = {n: {t for t, wave in waves.items() if wave == n} for n in sorted({*waves.values()})}
+    called = {n: {t for t, wave in waves.items() if wave == n} for n in sorted({*waves.values()} - {0})}
     sums = {t for t, nest in nests.items() if len(nest.red) > 1}
     maps = {t.index for t in program.templates if t.index in nests and _is_narrow(t)}
     products = {t.index: name for t in program.templates if (name := _product(t)) is not None}

@@ -1,47 +1,30 @@
 """barrier_placement: grid barriers of a phase, between which its launches may run as one kernel (waves.py).
 
-Assumes: a legal program; the launches of a phase run in order, step after step.
+Assumes: a legal program; all launches of a phase run in order in every step.
 Guarantees: two launches without a barrier between them access disjoint arrays, or different slots of a ring buffer, or
 each shared element in the same thread (`alike`: rows that must run on the same block), which the dependence analysis
-tells (compiler/ir/level2/dependence.py). Launches that do not run in every step have a barrier before and after them.
+tells (compiler/ir/level2/dependence.py).
 Does not: divide work among blocks (waves.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import Launched, Meet, Pairs
 
 
-@dataclass(frozen=True)
-class Meetings:
-    """`before`: launches, by their position in the phase, with a barrier before them; `alone`: those with a barrier
-    after them, too."""
-
-    before: frozenset[int]
-    alone: frozenset[int]
+def meetings(pairs: Pairs) -> frozenset[int]:
+    """The launches, by their position in the phase, with a barrier before them: as few as can be, at least one."""
+    return min((frozenset(_cut(pairs, start)) for start in range(len(pairs))), key=len, default=frozenset())
 
 
-def meetings(launches: Sequence[Launched], pairs: Pairs) -> Meetings:
-    """A minimal set of barriers: at least one per step."""
-    alone = frozenset(n for n, x in enumerate(launches) if x.launch.every != 1)
-    steady = [n for n in range(len(launches)) if n not in alone]
-    best: frozenset[int] | None = None
-    for start in range(len(steady)):
-        before = frozenset(_cut(pairs, steady, start))
-        if best is None or len(before) < len(best):
-            best = before
-    return Meetings((best or frozenset()) | alone, alone)
-
-
-def _cut(pairs: Pairs, steady: Sequence[int], start: int) -> set[int]:
-    """The barriers, if one is before launch `steady[start]` and the others are as late as possible."""
+def _cut(pairs: Pairs, start: int) -> set[int]:
+    """The barriers, if one is before launch `start` and the others are as late as possible."""
     before: set[int] = set()
     since: list[int] = []
-    for n in (*steady[start:], *steady[:start]):
+    for n in (*range(start, len(pairs)), *range(start)):
         if not since or any(pairs[m][n].after(int(m > n)) is Meet.WAIT for m in since):
             before.add(n)
             since = []

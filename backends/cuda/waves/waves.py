@@ -6,9 +6,9 @@ waves end where backends/cuda/waves/barrier_placement.py places grid barriers. R
 to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
 record events to blocks of their own. The rows of a delivery are divided by the events of each step, where these blocks
 have room for them (shared_deliveries.py). Lists are data, a work item brings its row, and those that deliver find the
-data of all deliveries of their wave side by side. A kernel calls functions of at most MOST_TEXT: what many different
+data of all deliveries of their wave side by side. A kernel calls functions of at most MOST_WORK: what many different
 models take is divided among several kernels, and a wave of theirs into several, so that the time to compile grows no
-faster than their text.
+faster than their number. A phase of which some launches do not run in every step has no kernels, only the functions.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
@@ -23,12 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
+from backends.c_family.device_library import long_functions
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
 from backends.cuda.kernels.synapse_loops import EVENT
 from backends.cuda.waves.barrier_placement import alike, meetings
 from backends.cuda.waves.shared_deliveries import WORDS, shared_delivery
+from backends.kernel_ir import tree
 from backends.kernel_ir.descriptor import Compiled
+from backends.kernel_ir.stmt import Stmt, trees, walk
 from compiler.ir.level2.dependence import Launched, Pairs
 from compiler.layout.write_tables import with_columns
 
@@ -36,8 +39,11 @@ PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
 NAME: Final = "nl_wave"
 ARGUMENTS: Final = "PqqqqPqq"
-MOST_TEXT: Final = 40_000
-"""Characters of the templates whose functions a kernel calls, unless it is one: the time to compile grows faster."""
+MOST_WORK: Final = 1_000
+"""What the templates whose functions a kernel calls take to compile, unless it is one: the time grows faster."""
+_OF_CALL: Final = 4
+"""Of a call of an elementary function of so many lines, which each caller has; of a statement 1."""
+_LINES: Final = 20
 PER_PROCESSOR: Final = 3
 """Blocks of a wave that a processor has registers for."""
 ROOM: Final = 4096
@@ -101,14 +107,24 @@ def wave_templates(program: l2.Merged) -> tuple[int, ...]:
     return tuple(used)
 
 
-def wave_kernels(lengths: Mapping[int, int]) -> dict[int, int]:
-    """The kernel of each template: as few as have room for texts of these lengths, in this order."""
-    found, wave, room = dict[int, int](), 1, MOST_TEXT
-    for template, length in lengths.items():
-        if length > room and room < MOST_TEXT:
-            wave, room = wave + 1, MOST_TEXT
+def compile_work(statements: Sequence[Stmt]) -> int:
+    """What a template takes to compile, in statements."""
+    long = long_functions(_LINES)
+    calls = (x.function.text for e in trees(statements) for x in tree.nodes(e) if isinstance(x, tree.Call))
+    return sum(1 for _ in walk(statements)) + _OF_CALL * sum(x in long for x in calls)
+
+
+def wave_kernels(program: l2.Merged, work: Mapping[int, int]) -> dict[int, int]:
+    """The kernel of each of these templates, which take so much `work` to compile: as few as have room for them, in
+    this order; 0, where some launches do not run in every step: waves all do."""
+    if any(x.every != 1 for p in program.phases if p.name == PHASE for x in p.launches):
+        return dict.fromkeys(work, 0)
+    found, wave, room = dict[int, int](), 1, MOST_WORK
+    for template, own in work.items():
+        if own > room and room < MOST_WORK:
+            wave, room = wave + 1, MOST_WORK
         found[template] = wave
-        room -= length
+        room -= own
     return found
 
 
@@ -219,13 +235,13 @@ class PhaseContext:
 
 
 def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
-    """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches do not run in every
-    step. The last wave continues into the next step, with the launches before its first barrier. What is between two
-    barriers is as many waves as it has kernels."""
-    found, many = meetings(ground.known, ground.pairs), len(ground.known)
-    if found.alone or _width(ground) > ROOM:
+    """The work items of `blocks` blocks of each wave of a step, in order: none, where rows are too wide. The last wave
+    continues into the next step, with the launches before its first barrier. What is between two barriers is as many
+    waves as it has kernels."""
+    if _width(ground) > ROOM:
         return []
-    *cuts, last = sorted(found.before)
+    *cuts, last = sorted(meetings(ground.pairs))
+    many = len(ground.known)
     early = cuts[0] if cuts else last
     segments = [[(n, 0) for n in range(a, b)] for a, b in pairwise((*cuts, last))]
     # the last one begins in a step and ends in the next one: it is the first wave of that
