@@ -47,15 +47,20 @@ from compiler.strategies.cuda import (
     tensor_products,
 )
 from compiler.strategies.cuda.vendor import cublaslt, cudnn
-from compiler.strategies.exchange import HOPELESS, exchanged
+from compiler.strategies.exchange import HOPELESS, SPREAD, exchanged
 from compiler.strategies.plugins import installed
 from compiler.strategies.strategy import Strategy
 
 __all__ = ["ROWS", "Choice", "choose", "problem_key"]
 
 GROUPS: tuple[tuple[Strategy, ...], ...] = (
-    (rows_conv.STRATEGY, winograd_rows.STRATEGY),
-    (rows_dense.STRATEGY, rows_product.STRATEGY, rows_panels.STRATEGY),
+    (
+        rows_conv.STRATEGY,
+        winograd_rows.STRATEGY,
+        rows_dense.STRATEGY,
+        rows_product.STRATEGY,
+        rows_panels.STRATEGY,
+    ),
     (lanes_dense.STRATEGY,),
     (dense_weight_gradient.STRATEGY,),
     (lanes_pairs.STRATEGY,),
@@ -149,13 +154,14 @@ def choose(
 
 
 def _equivalent(problem: Problem, available: frozenset[str], device: Target, most: float) -> Choice | None:
-    """The fastest one by estimate where tensors are row-major and rows have strategies, if it takes less than `most`
-    microseconds; other targets have one for every convolution."""
-    if problem.lanes or not available & ROWS:
+    """The fastest one by estimate where tensors are row-major and rows have strategies, or where pixels are put apart,
+    if it takes less than `most` microseconds; other targets have one for every convolution."""
+    if not available & ROWS:
         return None
-    known = [s for s in chain.from_iterable(GROUPS) if s.name in available]
+    known = [s for s in chain.from_iterable(GROUPS) if s.name in available and not (problem.lanes and s.name in ROWS)]
     found = (fitting(c, device) for c in exchanged(problem, known, most / HOPELESS) if fits(c, device))
-    return next((c for c in found if c.microseconds < most), None)
+    usable = (c for c in found if not problem.lanes or c.strategy.startswith(SPREAD))
+    return next((c for c in usable if c.microseconds < most), None)
 
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level2.target import Target
-from compiler.ir.space import Affine, plain_dim
+from compiler.ir.space import Affine, along, plain_dim
 from compiler.strategies.cost.devices import H200
 
 T = TypeVar("T")
@@ -75,6 +75,11 @@ class Exchange:
     reads: tuple[tuple[Affine, ...] | None, tuple[Affine, ...] | None]
     back: tuple[Affine, ...]
     inner: Choice
+
+    @property
+    def same_lanes(self) -> bool:
+        """Whether the result has the batch where that of `node` has it."""
+        return self.node.out.batched and self.back[0] == along("d0")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ that is walked forwards over turned weights, and steps between the elements of a
 
 Assumes: Contracts in gather form.
 Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where
-tensors are row-major and it is estimated to be faster than what matches as it is; else they are measured. With the
+tensors are row-major, or those that are put apart, and it is estimated to be faster than what matches as it is; else
+they are measured. With the
 batch in the lanes, both samples and channels are multiples of the lanes.
 Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 """
@@ -30,14 +31,15 @@ from compiler.strategies.convolution import convolution, weight_gradient
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
-EXCHANGED, TURNED = KINDS = ("exchanged_", "turned_")
+EXCHANGED, TURNED, SPREAD = KINDS = ("exchanged_", "turned_", "spread_")
 """What the names of such candidates begin with."""
 MOST: Final = 3
 """Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
 HOPELESS: Final = 4.0
 """Those that take this many times the estimate of the rule's choice are not."""
-COPY_US, START_US = 1e-3, 2.0
-"""Of an element that is copied, where the bandwidth of the device is not known, and of a copy."""
+COPY_US, LANES_COPY_US, START_US = 1e-3, 4e-4, 2.0
+"""Of an element that is copied, where the bandwidth of the device is not known; where the batch stays in the lanes; and
+of a copy."""
 
 Dims = tuple[str, ...]
 Axes = tuple[Affine, ...]
@@ -70,7 +72,7 @@ def basis(choice: Choice) -> str:
 
 
 def _equivalents(p: Problem) -> Iterator[_Equivalent]:
-    for equivalent in (_as_weight_gradient, _as_convolution, _turned):
+    for equivalent in (_as_weight_gradient, _as_convolution, _turned, _spread):
         with suppress(NotApplicable):
             yield equivalent(p)
 
@@ -85,9 +87,10 @@ def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterat
 def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
     exchange = Exchange(e.node, e.operands, e.sources, e.reads, e.back, inner)
     copied = [prod(t.shape) for t, r in zip(e.operands, e.reads, strict=True) if r is not None]
-    copied.append(prod(e.node.out.shape) * (2 if p.lanes else 1))
+    copied.append(prod(p.node.out.shape) * (2 if p.lanes and not exchange.same_lanes else 1))
     elements, size = sum(copied), p.real_bytes
-    copies = 2 * size * elements / (1e3 * p.device.bandwidth) if p.device.bandwidth else COPY_US * elements
+    each = LANES_COPY_US if p.lanes and exchange.same_lanes else COPY_US
+    copies = 2 * size * elements / (1e3 * p.device.bandwidth) if p.device.bandwidth else each * elements
     return replace(
         inner,
         strategy=e.kind + inner.strategy,
@@ -133,11 +136,9 @@ def _as_convolution(p: Problem) -> _Equivalent:
 
 
 def _turned(p: Problem) -> _Equivalent:
-    """Forwards, without division; or backwards where it is that already. A window of one pixel has no other direction,
-    but may be divided."""
+    """Forwards, without division; or backwards where it is that already."""
     conv = convolution(p)
-    divided = max(conv.rows.div, conv.cols.div) > 1
-    refuse_if(conv.rows.taps * conv.cols.taps == 1 and not divided, "the window has one pixel")
+    refuse_if(conv.rows.taps * conv.cols.taps == 1, "the window has one pixel")
     plain = all(a.div == 1 and a.tap >= 1 for a in (conv.rows, conv.cols))
     _, r, s = conv.summed
     flip = _turning(p, (conv.rows, r), (conv.cols, s), plain)
@@ -154,6 +155,25 @@ def _turned(p: Problem) -> _Equivalent:
     copies = replace(x, shape=(*x.shape[:-2], *wide)), _copy(p, weights, False, w)
     both = maps, tuple(map(along, weights))
     return _equivalent(p, TURNED, conv.vector, p.out, p.node.out.batched, copies, both, reads)
+
+
+def _spread(p: Problem) -> _Equivalent:
+    """At the pixels of the gradient that comes in."""
+    conv = convolution(p)
+    refuse_if(conv.rows.taps * conv.cols.taps > 1, "the window has several pixels")
+    refuse_if(max(conv.rows.div, conv.cols.div) == 1, "every pixel is seen")
+    refuse_if(max(conv.rows.step, conv.cols.step) > 1, "pixels that are seen lie in steps")
+    operands, axes = (p.operands[conv.vector], p.operands[1 - conv.vector]), p.axes(conv.vector)
+    *others, i, j = p.out
+    rows, cols = operands[0].shape[-2:]
+    seen = replace(p, extents={**p.extents, i: rows, j: cols})
+    maps = (*axes[:-2], *(replace(a, const=0, div=1) for a in axes[-2:])), p.axes(1 - conv.vector)
+    found = _equivalent(seen, SPREAD, conv.vector, p.out, p.node.out.batched, operands, maps, (None, None))
+    apart = (
+        replace(a, terms=tuple((f"d{k}", c) for q, c in a.terms if q == d))
+        for k, (d, a) in enumerate(zip((i, j), axes[-2:], strict=True), len(others))
+    )
+    return replace(found, back=(*found.back[:-2], *apart))
 
 
 def _full(p: Problem, *extents: int) -> bool:

@@ -67,7 +67,11 @@ CASES = [
     (gradient(*conv(WIDE), 1), 16, "exchanged_lanes_conv"),
     (gradient(*conv(WIDE), 1), 0, "exchanged_onednn_conv"),
     (gradient(*conv(GROUPS), 0), 0, "turned_rows_conv"),
-    (gradient(*conv(STRIDED), 0), 0, "turned_rows_conv"),
+    (gradient(*conv(STRIDED), 0), 0, "spread_rows_conv"),
+    (gradient(*conv(STRIDED), 0), 0, "spread_rows_product"),
+    (gradient(*conv(replace(STRIDED, batch=20)), 0), 16, "spread_lanes_product"),
+    (gradient(*conv(replace(STRIDED, pad=2, groups=2)), 0), 0, "spread_rows_conv"),
+    (gradient(*conv(replace(STRIDED, batch=1, stride=(1, 3))), 0), 0, "spread_rows_conv"),
     (gradient(*conv(PLAIN), 0), 16, "turned_onednn_conv"),
     (gradient(*conv(GROUPS), 1), 16, "exchanged_lanes_conv"),
     (gradient(*conv(GROUPS), 1), 0, "exchanged_onednn_conv"),
@@ -88,7 +92,7 @@ def test_exchanges_have_the_same_sums(number: int, tmp_path: Path, monkeypatch: 
 
 def test_rules_take_them_where_rows_have_nothing_else() -> None:
     """Gradients of row-major images, in place of a nest; where the batch is in the lanes, and in small ones, they do
-    not."""
+    not, but for large images that are seen in steps."""
     rows = row_major(BACKEND.capabilities).strategies
     for operand, name in ((0, "turned_winograd_rows"), (1, "exchanged_rows_conv")):
         node, tensors = gradient(*conv(Conv(4, 64, 64, 16, 16, pad=1)), operand)
@@ -100,7 +104,12 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
         assert lanes is not None and lanes.exchange is None
     steps, tensors = gradient(*conv(STRIDED), 0)
     found, _ = choose(steps, tensors, 0, 4, rows, BACKEND.capabilities.device)
-    assert found is not None and found.strategy == "turned_rows_conv"
+    assert found is not None and found.strategy == "spread_rows_conv"
+    own = BACKEND.capabilities
+    for size, name in ((56, "spread_lanes_product"), (8, "lanes_conv")):
+        steps, tensors = gradient(*conv(Conv(16, 64, 128, size, size, (1, 1), stride=(2, 2))), 0)
+        found, _ = choose(steps, tensors, 16, 4, own.strategies, own.device)
+        assert found is not None and found.strategy == name
     tiny, tensors = gradient(*conv(Conv(1, 1, 1, 4, 4, pad=1)), 0)
     assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
 

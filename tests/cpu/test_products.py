@@ -122,6 +122,7 @@ def test_what_follows_few_rows_is_computed_for_a_block_of_outputs() -> None:
 
 CONVS = [
     Conv(16, 7, 5, 6, 5, (1, 1)),
+    Conv(32, 5, 6, 7, 9, (1, 1), stride=(2, 2)),  # in lanes, sums over blocks, rows, columns and lanes
     Conv(32, 3, 18, 9, 8, (3, 2)),
     Conv(16, 20, 13, 9, 9, (3, 3), stride=(2, 3)),
     Conv(48, 2, 3, 7, 11, (3, 3), dilate=2),

@@ -3,8 +3,8 @@ equivalent, and its result as the contraction has it.
 
 Assumes: with the batch in the lanes, every dim that is a batch of either side of a copy is a multiple of the lanes.
 Guarantees: all steps are Contracts in gather form; copies are sums of one term. With the batch in the lanes they walk
-arrays as they are stored, where a batch is blocks and lanes, and the result is copied once more, so that its epilogue
-finds it in the lanes.
+arrays as they are stored, where a batch is blocks and lanes, and a result with other lanes is copied once more, so that
+its epilogue finds it in the lanes.
 Does not: choose.
 """
 
@@ -45,7 +45,7 @@ def exchange_steps(p: Phase, node: l1.Contract, exchange: Exchange) -> Steps:
         ins.append(source.name)
     other = _made(p, replace(exchange.node.out, name=f"{name}.exchanged"), node, in_place)
     equivalent = replace(exchange.node, out=other, ins=tuple(ins), span=node.span)
-    if not p.lanes:
+    if not p.lanes or exchange.same_lanes:
         return Steps(tuple(copies), equivalent, (), copied(node.out, other, exchange.back), in_place)
     back = _made(p, replace(node.out, name=f"{name}.back"), node, in_place)
     after = _copy(p, back, other, exchange.back, in_place)

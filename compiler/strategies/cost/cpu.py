@@ -18,6 +18,10 @@ TILE_NEAR_BYTES, TILE_FAR_VECTOR = 48_000, 8.5
 VECTOR_BYTES: Final = 64
 COPY: Final = 5.0
 """Copying a vector of an image with its border."""
+WEIGHT_LINE, WEIGHT_LINE_MOST = 4.0, 25.0
+"""A line of the weights of one term of a tile, for each MB of weights beyond the first, and at most."""
+STEPS_NEAR, STEPS_FAR, STEPS_BYTES = 12.0, 40.0, 10_000_000
+"""A vector of the gradient of an image that a window sees in steps, where all of it has fewer bytes, or more."""
 ROWS_PACK: Final = 2.0
 """Packing a vector of what a window of a row-major image sees."""
 WINDOW_LANES: Final = 8.0
@@ -34,9 +38,9 @@ TRANSPOSE: Final = 6.0
 """Transposing a vector."""
 ROW_TERM, ROW_SUM = 1.3, 25.0
 """A vector of terms with neighbouring features in the lanes, and the sum of its lanes."""
-PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START = 1.08, 6.0, 6.0, 300.0
-"""Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, and the tables and
-ends of a group."""
+PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START, PANEL_TILE = 1.04, 6.0, 6.0, 300.0, 150.0
+"""Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, the tables and ends
+of a group, and a tile beside its sums."""
 FEW_MORE: Final = 0.4
 """Each row beside the first one, where few rows share a vector of columns that were packed before."""
 PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0

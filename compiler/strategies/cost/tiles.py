@@ -12,8 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from compiler.strategies.cost.cpu import TILE_FAR_VECTOR, TILE_NEAR_BYTES, TILE_START, VECTOR_BYTES
+from compiler.strategies.cost.cpu import (
+    TILE_FAR_VECTOR,
+    TILE_NEAR_BYTES,
+    TILE_START,
+    VECTOR_BYTES,
+    WEIGHT_LINE,
+    WEIGHT_LINE_MOST,
+)
+
+LINES_APART: Final = 2048
+"""Bytes from which on the machine does not foresee the next line."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,13 @@ DOTS = (
     Shape(4, 4, 98),
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
+
+
+def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int) -> float:
+    """Estimated vector operations of reading `weights` bytes again for each strip of pixels, whose terms lie `step`
+    bytes apart."""
+    far = max(0.0, min(WEIGHT_LINE * (weights / 1e6 - 1), WEIGHT_LINE_MOST))
+    return far * strips * terms * -(-outs // shape.outs) if step >= LINES_APART else 0.0
 
 
 def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]], apart: bool = False) -> float:

@@ -16,7 +16,7 @@ from typing import Final
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.cost.tiles import TILES, best, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
@@ -36,6 +36,7 @@ def match(p: Problem) -> Choice:
     refuse_beyond(image >= LIMIT or conv.weights)
     row_classes, col_classes = rows.classes(False), cols.classes(split)
     classes, places = len(row_classes) * len(col_classes), rows.out * cols.out
+    strip = _strip(conv, image * p.real_bytes // conv.groups, places)
     terms = conv.ins * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)
     blocks = p.blocks(p.out[0])
     values = (
@@ -46,13 +47,13 @@ def match(p: Problem) -> Choice:
             split=int(split),
             classes=classes,
             tile=tile,
-            strip=_strip(conv, image * p.real_bytes // conv.groups, places),
+            strip=strip,
         )
     )
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
-    microseconds = (
-        blocks * (conv.groups * operations + (constants.COPY * pixels if copy else 0)) / constants.OPERATIONS_PER_US
-    )
+    operations = conv.groups * (operations + _weights(conv, tile, strip, p.real_bytes))
+    operations += _steps(conv, blocks) + (constants.COPY * pixels if copy else 0)
+    microseconds = blocks * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
 
 
@@ -62,6 +63,24 @@ def _strip(conv: Convolution, image: int, places: int) -> int:
         return places
     seen = constants.TILE_CACHE_BYTES // (conv.ins * conv.rows.taps * VECTOR_BYTES)
     return max(1, (seen - abs(conv.cols.tap) * (conv.cols.taps - 1)) // max(conv.cols.step, 1))
+
+
+def _weights(conv: Convolution, tile: int, strip: int, size: int) -> float:
+    """Vector operations of reading weights of a window of one pixel for all strips."""
+    rows, cols = conv.rows, conv.cols
+    if rows.taps * cols.taps > 1:
+        return 0.0
+    strips = -(-rows.out * cols.out // (rows.div * cols.div) // strip)
+    return weight_lines(TILES[tile], conv.outs, strips, conv.ins, conv.w_in * size, conv.weights * size)
+
+
+def _steps(conv: Convolution, blocks: int) -> float:
+    """Vector operations for the pixels of a block that lie between those that a window sees in steps."""
+    vectors = conv.groups * conv.outs * conv.rows.out * conv.cols.out
+    if max(conv.rows.div, conv.cols.div) == 1:
+        return 0.0
+    far = blocks * vectors * VECTOR_BYTES > constants.STEPS_BYTES
+    return vectors * (constants.STEPS_FAR if far else constants.STEPS_NEAR)
 
 
 def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:

@@ -21,7 +21,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import Shape, cost
+from compiler.strategies.cost.tiles import Shape, cost, weight_lines
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_conv"
@@ -118,6 +118,10 @@ def _operations(conv: Convolution, strips: _Strips, taps: int, vector: int) -> f
     panels, rest = divmod(vectors, _PANEL_TILE.vectors)
     operations = panels * cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, taps)])
     operations += constants.ROWS_PACK * taps * vectors
+    if conv.rows.taps * conv.cols.taps == 1:
+        size = constants.VECTOR_BYTES // vector
+        many = -(-vectors // _PANEL_TILE.vectors)
+        operations += weight_lines(_PANEL_TILE, conv.outs, many, taps, conv.w_in * size, conv.weights * size)
     if rest:
         operations += cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, taps)])
     if strips.dots:

@@ -1,6 +1,6 @@
 """rows_product, lanes_product: products of matrices in packed panels, of row-major arrays or with lanes.
 
-y[g, m, n] = sum over k of a[g, m, k] b[g, k, n], each of g, m, n and k up to three dims, which the arrays may have in
+y[g, m, n] = sum over k of a[g, m, k] b[g, k, n], each of g, m, n and k up to four dims, which the arrays may have in
 any order: dense layers and their gradients over single examples or sequences, attention, and convolutions, whose pixels
 and taps index the same axes. The scheme is that of
 K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication (ACM TOMS 34(3), 2008) and of BLIS
@@ -48,7 +48,7 @@ LONG: Final = 4096
 """Terms from which on a sum is that of the blocks' sums, so that its error does not grow with its length."""
 COPIED = 128
 """Columns of a strip from which on lines of a are copied, which so many panels read."""
-LEVELS = 3
+LEVELS = 4
 LANE = "lane"
 """The dim of the lanes."""
 
@@ -128,7 +128,7 @@ def _with(
         role: _merged([sized[d] for d in dims])
         for role, dims in (("g", groups), ("m", rows), ("n", cols), ("k", summed))
     }
-    refuse_if(any(len(r) > LEVELS for r in roles.values()), "its matrices have more than three dims on a side")
+    refuse_if(any(len(r) > LEVELS for r in roles.values()), f"its matrices have more than {LEVELS} dims on a side")
     lines = int(next((sized[d].a for d in reversed(summed) if extents[d] > 1), 1) == 1)  # of terms that are neighbours
     literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)), ("lines", lines))
     return _choice(p, name, roles, literals)
@@ -196,6 +196,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     strips, vectors = -(-cols // width), -(-cols // lanes)
     end = cost.PANEL_END + turned * cost.PANEL_BACK
     operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
+    operations += -(-rows // ROWS) * -(-cols // COLS) * -(-terms // DEEP) * cost.PANEL_TILE
     if not lines or width > COPIED:
         operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
