@@ -1,5 +1,5 @@
-/* CUDA texts as C++ on threads of the host: one thread for each of a kernel's, and a barrier for each block. Copies that
-   are asynchronous arrive at once, or (late) only where they are waited for. */
+/* CUDA texts as C++ on threads of the host: one thread for each of a kernel's, a barrier for each block and for each warp.
+   Copies that are asynchronous arrive at once, or (late) only where they are waited for. */
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -29,13 +29,14 @@ struct host_place {
 };
 struct host_block {
     pthread_barrier_t barrier;
+    std::vector<pthread_barrier_t> warps;
     char *chip;
 };
 static thread_local host_place threadIdx, blockIdx, gridDim, blockDim;
 static thread_local host_block *host_here;
 
 static inline void __syncthreads() { pthread_barrier_wait(&host_here->barrier); }
-static inline void __syncwarp() {}
+static inline void __syncwarp() { pthread_barrier_wait(&host_here->warps[threadIdx.x / 32]); }
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 template <class T>
 static inline T atomicAdd(T *to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST); }

@@ -543,6 +543,16 @@ struct __align__(16) nl_unit {
     real x[NL_UNIT];
 };
 
+/* Of the records of a chain's stages, `line` bytes apart, the last `many` of those before number `end` come `times` times. A
+   cursor is at one of them in some turn. */
+struct nl_turns {
+    nl_i32 end, many, times, line;
+};
+struct nl_cursor {
+    const char *at;
+    nl_i32 number, turn;
+};
+
 /* What a stage reads: `bytes` of each sample. */
 struct __align__(16) nl_link_read {
     const char *from;
@@ -653,10 +663,29 @@ NL_FN void nl_fetch_unit(void *to, const void *from) {
 #endif
 }
 
-/* By `many` threads, of which this one is number `me`. */
-NL_FN void nl_fetch_record(char *to, const char *from, int bytes, int me, int many) {
+/* Fetches the record of a stage: by a warp. */
+NL_FN void nl_fetch_record(char *to, const nl_cursor &from, int bytes) {
 #pragma unroll 1
-    for (int b = 16 * me; b < bytes; b += 16 * many) nl_fetch_unit(to + b, from + b);
+    for (int b = 16 * (threadIdx.x % 32); b < bytes; b += 16 * 32) nl_fetch_unit(to + b, from.at + b);
+}
+
+NL_FN void nl_next_record(nl_cursor &at, const nl_turns &c) {
+    at.at += c.line;
+    if (++at.number != c.end || at.turn + 1 == c.times) return;
+    at.at -= (nl_i64)c.many * c.line;
+    at.number -= c.many;
+    at.turn++;
+}
+
+/* Moves the words of a record that has arrived, by the warp that has fetched it. A record begins with how many these are;
+   behind its `bytes` in memory is, for each of them, how much further on it is in each turn (times 2^16), and which word. */
+NL_FN void nl_move(char *record, const nl_cursor &at, int bytes) {
+    const nl_i64 *const moves = nl_global((const nl_i64 *)(at.at + bytes));
+    const int many = *(const nl_i32 *)record;
+#pragma unroll 1
+    for (int m = threadIdx.x % 32; m < many; m += 32)
+        ((nl_i64 *)record)[moves[m] & ((1 << 16) - 1)] += at.turn * (moves[m] >> 16);
+    __syncwarp();
 }
 
 /* Waits for the copies of the threads of this warp. */
@@ -679,15 +708,15 @@ struct __align__(16) nl_matrix {
 };
 
 /* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
-   they read of a sample, the factors of its products, and where results go that the next stage multiplies. `what`: the
-   number of its shape.
+   they read of a sample, the factors of its products, and where results go that the next stage multiplies. `moves`: see
+   nl_move; `what`: the number of its shape.
      outs       outputs of the products; elements of a sample, where it has none
      bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
      products, fresh       products, and how many have values that have to be brought
      mine       whether threads have in registers what they multiply: as in all stages where this is so
      rows, reads           bytes of the rows, and how many nl_link_read follow them */
 struct __align__(16) nl_stage {
-    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[2];
+    nl_i32 moves, what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused;
 };
 
 /* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
@@ -698,12 +727,14 @@ struct __align__(16) nl_factor {
     nl_i32 at, by_out, by_term, slot, fresh, terms, pitch, unused;
 };
 
-/* A chain; its matrices and stages (`record` bytes each) follow. `values`, `sums`: where they stand in shared memory, in
-   reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which threads have
-   something in registers. */
+/* A chain; its matrices and the records of its stages (`record` bytes each) follow. `values`, `sums`: where they stand in
+   shared memory, in reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which
+   threads have something in registers. */
 struct __align__(16) nl_chain {
     nl_i64 samples;
-    nl_i32 matrices, stages, record, values, sums, turn, records, mine, unused[2];
+    nl_i32 matrices, stages, record, values, sums, turn, records, mine;
+    nl_turns turns;
+    nl_i32 unused[2];
 };
 
 /* Fetches a matrix: a warp for each row. */
@@ -875,13 +906,18 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
     extern __shared__ __align__(16) char nl_chip[];
     const nl_chain c = *nl_global((const nl_chain *)nl_rows);
     const nl_matrix *const matrices = (const nl_matrix *)((const nl_chain *)nl_rows + 1);
-    const char *next = (const char *)(matrices + c.matrices);
+    nl_cursor next = {(const char *)(matrices + c.matrices), 0, 0};
     real *const kept = (real *)nl_chip, *const values = kept + c.values;
     char *const spare = nl_chip + c.records, *const records = spare + 4 * 512;
     const nl_i64 step = *nl_run.step + nl_ahead, first = blockIdx.x * nl_chunk;
     const int samples = (int)nl_least(nl_chunk, c.samples - first);
-    nl_fetch_record(records, next, (c.stages > 1 ? 2 : 1) * c.record, threadIdx.x, 288);
-    next += 2 * c.record;
+    if (threadIdx.x >= 256) {
+        nl_fetch_record(records, next, c.record);
+        if (c.stages > 1) {
+            nl_next_record(next, c.turns);
+            nl_fetch_record(records + c.record, next, c.record);
+        }
+    }
     nl_wait();
 #pragma unroll 1
     for (int m = 0; m < c.matrices; m++) nl_keep(kept, matrices[m]);
@@ -889,7 +925,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
     nl_mine mine;
     nl_arrived();
 #pragma unroll 1
-    for (int n = 0; n < c.stages; n++, next += c.record, __syncthreads()) {
+    for (int n = 0; n < c.stages; n++, __syncthreads()) {
         const int before = here == 0 ? 2 * c.record : here - c.record;
         const char *const record = records + here, *const rows = record + sizeof(nl_stage);
         here = here == 2 * c.record ? 0 : here + c.record;
@@ -901,8 +937,13 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
                     __syncthreads();
                     if (s + out > 0) continue;
                     nl_arrived_here();
-                    if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
-                    if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
+                    if (n + 1 == c.stages) continue;
+                    nl_move(records + here, next, c.record);
+                    if (n + 2 < c.stages) {
+                        nl_next_record(next, c.turns);
+                        nl_fetch_record(records + before, next, c.record);
+                    }
+                    nl_expect(records + here, first, samples, spare);
                 }
             continue;
         }

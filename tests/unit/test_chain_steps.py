@@ -11,14 +11,15 @@ import pytest
 from backends.cuda.emit.emit import emit
 from backends.cuda.persistent.rnn_plan import Stage, shapes_of, stages_of
 from backends.cuda.persistent.rnn_stages import ReadChain, ReadStage
-from backends.cuda.persistent.rnn_table import walk
+from backends.cuda.persistent.rnn_table import Walk, walk
 from backends.cuda.persistent.spread_table import spread_walk
 from compiler.ir.level2.batch_independence import links_of, meetings
 from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
 from compiler.passes.program.keep_steps import keep_steps
+from tests.chain_tables import Table, in_order
 from tests.recurrent import Network
-from tests.unit.test_chains import ROOM, SMALL, device_words, parts_of, phase_of, program_of, scheduled
+from tests.unit.test_chains import ROOM, SMALL, device_words, phase_of, program_of, scheduled
 from tests.unroll_loops import unroll_loops
 
 FIRST = 1 << 40
@@ -31,20 +32,26 @@ def test_a_step_is_a_stage(tmp_path: Path) -> None:
         few, many = (program_of(tmp_path, Network(kind, 8, steps)) for steps in (9, 20))
         assert list(shapes_of(few).number) == list(shapes_of(many).number)
         made = [[scheduled(x, p, c) for p in x.phases for c in p.chains] for x in (few, many)]
-        assert max(s.last - s.first for schedule in made[1] for s in schedule) == most
+        assert max(s.last - s.first for schedule in made[1] for s in in_order(schedule)) == most
         for short, long in zip(*made, strict=True):
             assert (short.head, short.cycle, short.by) == (long.head, long.cycle, long.by)
-            assert len(long) == len([*long]) <= 21 and long.times == short.times + 11
+            assert len(in_order(long)) <= 21 and long.times == short.times + 11
             assert len([*short.different()]) == len([*long.different()]) <= 12
 
 
-def renamed(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two tables are the same but for addresses, of which each is another one."""
-    a, b = (np.frombuffer(x.tobytes(), np.uint64) for x in (a, b))
+def renamed(one: Walk, other: Walk) -> bool:
+    """Whether the matrices and stages of two tables are the same but for addresses, of which each is another one."""
+    parts = ((t.matrices, t.stages, t.rest) for t in map(Table.of, (one, other)))
+    a, b = (np.concatenate([np.frombuffer(x.tobytes(), np.uint64) for x in part]) for part in parts)
     places = a >= FIRST
     pairs = {*zip(a[places].tolist(), b[places].tolist(), strict=True)}
     one_by_one = len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs})
-    return one_by_one and np.array_equal(places, b >= FIRST) and np.array_equal(a[~places], b[~places])
+    return (
+        one.shared == other.shared
+        and one_by_one
+        and np.array_equal(places, b >= FIRST)
+        and np.array_equal(a[~places], b[~places])
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,20 +76,19 @@ def test_steps_repeat_as_if_all_were_there(tmp_path: Path, n: Network) -> None:
     for phase, unrolled_phase in zip(program.phases, plain.phases, strict=True):
         for chain, whole in zip(phase.chains, unrolled_phase.chains, strict=True):
             assert (chain.steps, whole.steps) == (n.steps, 1)
-            assert [*scheduled(program, phase, chain)] == [*scheduled(plain, unrolled_phase, whole)]
+            steps = scheduled(program, phase, chain), scheduled(plain, unrolled_phase, whole)
+            assert in_order(steps[0]) == in_order(steps[1])
             found = walk(program, kernels, phase, chain, words, shapes, 2, ROOM)
             other = walk(plain, kernels, unrolled_phase, whole, plain_words, expected, 2, ROOM)
-            assert found is not None and other is not None and found.shared == other.shared
-            assert renamed(found.table, other.table)
+            assert found is not None and other is not None and renamed(found, other)
             over, beside = (replace(x, spread=2) for x in (chain, whole))
             spread = spread_walk(program, kernels, phase, over, words, shapes, 4, ROOM)
             other = spread_walk(plain, kernels, unrolled_phase, beside, plain_words, expected, 4, ROOM)
-            assert spread is not None and other is not None and spread.shared == other.shared
-            assert renamed(spread.table, other.table)
+            assert spread is not None and other is not None and renamed(spread, other)
 
 
 def test_records_of_most_steps_are_those_of_others_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many are made for 20 steps as for 90."""
+    """As many are made, and stored, for 20 steps as for 90."""
     read, made = ReadChain.read, [0]
 
     def counted(self: ReadChain, stage: Stage) -> ReadStage:
@@ -90,15 +96,17 @@ def test_records_of_most_steps_are_those_of_others_moved(tmp_path: Path, monkeyp
         return read(self, stage)
 
     monkeypatch.setattr(ReadChain, "read", counted)
-    for steps in (20, 90):
+    sizes: dict[int, list[int]] = {20: [], 90: []}
+    for steps in sizes:
         program = program_of(tmp_path, Network("gru", 8, steps))
         words, shapes, kernels = device_words(program)[0], shapes_of(program), emit(program).kernels
         phase = phase_of(program, "train")
         for chain in phase.chains:
             found = walk(program, kernels, phase, chain, words, shapes, 132, ROOM)
-            assert found is not None and parts_of(found)[0]["stages"] == len(scheduled(program, phase, chain))
+            assert found is not None and len(Table.of(found).stages) == len(in_order(scheduled(program, phase, chain)))
+            sizes[steps].append(found.table.nbytes)
         made.append(0)
-    assert 0 < made[0] == made[1]
+    assert 0 < made[0] == made[1] and sizes[20] == sizes[90]
 
 
 def test_what_a_last_step_makes_for_nobody_is_in_no_chain(tmp_path: Path) -> None:

@@ -14,18 +14,7 @@ from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent import rnn_plan as cuda_stages
-from backends.cuda.persistent.rnn import (
-    CHAIN,
-    FACTOR,
-    FEED,
-    MATRIX,
-    MINE,
-    NAME,
-    READ,
-    RECORDS,
-    STAGE,
-    chained_templates,
-)
+from backends.cuda.persistent.rnn import FACTOR, FEED, MINE, NAME, READ, RECORDS, chained_templates
 from backends.cuda.persistent.rnn_plan import Schedule, row_bytes, shapes_of, stages_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as walk_of
@@ -60,6 +49,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
+from tests.chain_tables import Table, in_order
 from tests.parse_ir import parse_ir
 from tests.recurrent import Network, network
 from tests.unroll_loops import unroll_loops
@@ -176,7 +166,7 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
     for chain in phase.chains:
         for k in range(done, chain.first):
             instance.run(f"at_{k}", 1, 1)
-        for stage in scheduled(program, phase, chain):
+        for stage in in_order(scheduled(program, phase, chain)):
             most = max(most, stage.last - stage.first)
             for out in reversed(range(n.units)):
                 for k in range(chain.first + stage.first, chain.first + stage.last):
@@ -210,7 +200,7 @@ def test_what_nothing_reads_is_not_stored(tmp_path: Path) -> None:
     kept: dict[str, set[int]] = {}
     for chain in phase.chains:
         schedule = scheduled(program, phase, chain)
-        for s in schedule:
+        for s in in_order(schedule):
             written = [(n, f) for n, part in enumerate(s.shape, s.first) for f in part.results]
             for r in shapes.stored[shapes.number[s.shape]]:
                 step, n = schedule.links.at(written[r][0])
@@ -447,16 +437,6 @@ def walk(
     return walk_of(program, emit(program).kernels, phase, chain, words, shapes_of(program), processors, room)
 
 
-def parts_of(found: Walk) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
-    """The head of a table, its matrices, its stages, and what follows each of them."""
-    head = found.table[: CHAIN.itemsize].view(CHAIN)[0]
-    rest = found.table[CHAIN.itemsize :]
-    matrices = rest[: head["matrices"] * MATRIX.itemsize].view(MATRIX)
-    records = rest[head["matrices"] * MATRIX.itemsize :].reshape(head["stages"], head["record"])
-    stages = np.ascontiguousarray(records[:, : STAGE.itemsize]).view(STAGE)[:, 0]
-    return head, matrices, stages, records[:, STAGE.itemsize :]
-
-
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize(
     "n",
@@ -482,12 +462,13 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             found = walk(program, phase, chain, words, 132, ROOM)
             assert found is not None
             assert (found.blocks - 1) * found.samples < n.batch <= found.blocks * found.samples
-            head, matrices, heads, rows = parts_of(found)
-            stages = [*scheduled(program, phase, chain)]
+            table = Table.of(found)
+            head, heads = table.head, table.stages
+            stages = in_order(scheduled(program, phase, chain))
             assert (head["samples"], head["stages"]) == (n.batch, len(stages))
             assert head["records"] + RECORDS * head["record"] < found.shared <= ROOM
             chip = np.full(head["values"], np.nan, real.numpy)
-            for m in matrices:
+            for m in table.matrices:
                 padded = np.zeros((-(-m["rows"] // unit) * unit, m["pitch"]), real.numpy)
                 flat = arrays[names[int(m["from"])]].reshape(-1)
                 for row in range(m["rows"]):
@@ -496,7 +477,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             assert not np.isnan(chip).any()  # every element has a place, and only one
             slots: dict[int, str] = {}
             layouts: set[object] = set()  # of what threads have in registers
-            for s, head_of, row in zip(stages, heads, rows, strict=True):
+            for s, head_of, row in zip(stages, heads, table.rest, strict=True):
                 launches = phase.launches[chain.first + s.first : chain.first + s.last]
                 at, used, written = 0, set[str](), set[str]()
                 for x, part in zip(launches, s.shape, strict=True):
@@ -582,7 +563,7 @@ def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
         for chain in phase.chains:
             found = walk(program, phase, chain, words, 132, 1 << 20)
             assert found is not None
-            _, _, stages, _ = parts_of(found)
+            stages = Table.of(found).stages
             assert (stages["products"].max(), 1 << stages["ways"].max()) == (most, ways)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,39 +13,21 @@ from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import shapes_of
-from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.spread_table import spread_walk
 from compiler.ir.level2.batch_independence import product_of
 from compiler.ir.level2.program import ArrayFormal, Merged, MergedPhase, Mode
 from compiler.strategies.spread_rnn import EIGHT
+from tests.chain_tables import Table, in_order
 from tests.recurrent import Network
 from tests.unit.test_chains import ROOM, device_words, phase_of, program_of, scheduled, unrolled
 
 
-@dataclass(frozen=True)
-class Table:
-    """The table of a walk: its head, the matrices, the stages with what follows each of them."""
-
-    head: np.void
-    matrices: np.ndarray
-    stages: np.ndarray
-    rest: np.ndarray
-
-    @staticmethod
-    def of(walk: Walk) -> Table:
-        head = walk.table[: spread.SPREAD.itemsize].view(spread.SPREAD)[0]
-        rest = walk.table[spread.SPREAD.itemsize :]
-        size = head["matrices"] * spread.KEPT.itemsize
-        records = rest[size:].reshape(head["stages"], head["record"])
-        stages = np.ascontiguousarray(records[:, : spread.STAGE.itemsize]).view(spread.STAGE)[:, 0]
-        return Table(head, rest[:size].view(spread.KEPT), stages, records[:, spread.STAGE.itemsize :])
-
-    def panels(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """The panels of a stage, and the numbers of their products."""
-        stage, row = self.stages[n], self.rest[n]
-        at = stage["rows"] + stage["reads"] * rnn.READ.itemsize
-        panels = row[at:][: stage["panels"] * spread.PANEL.itemsize].view(spread.PANEL)
-        return panels, row[at + panels.nbytes :][: 4 * stage["products"]].view(np.int32)
+def panels_of(table: Table, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The panels of a stage, and the numbers of their products."""
+    stage, row = table.stages[n], table.rest[n]
+    at = stage["rows"] + stage["reads"] * rnn.READ.itemsize
+    panels = row[at:][: stage["panels"] * spread.PANEL.itemsize].view(spread.PANEL)
+    return panels, row[at + panels.nbytes :][: 4 * stage["products"]].view(np.int32)
 
 
 def chip(table: Table, member: int, flat: dict[int, np.ndarray], real: np.dtype) -> np.ndarray:
@@ -80,7 +62,7 @@ def summed(
 ) -> np.ndarray:
     """The sums of a stage as the threads of a block make them: (product, sample, output)."""
     stage = table.stages[n]
-    panels, products = table.panels(n)
+    panels, products = panels_of(table, n)
     sums = np.full(stage["products"] * stage["ways"] * stage["part"], np.nan)
     for panel, way, row, sample, down in threads(stage, len(panels)):
         f = panels[panel]
@@ -145,7 +127,7 @@ def test_tables_say_what_the_products_are(
             groups = -(-n.batch // found.samples)
             assert found.blocks == members * groups <= processors and found.counters >= 32 * (1 + groups)
             table, schedule = Table.of(found), scheduled(program, phase, chain)
-            stages = [*schedule]
+            stages = in_order(schedule)
             assert (table.head["samples"], table.head["members"], len(table.stages)) == (n.batch, members, len(stages))
             assert table.head["records"] + 2 * table.head["record"] < found.shared <= ROOM
             kept = [chip(table, member, flat, real) for member in range(members)]

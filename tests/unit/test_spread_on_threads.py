@@ -1,4 +1,4 @@
-"""The kernel of chains that are spread over blocks on threads of the host: results, races, accesses out of bounds."""
+"""The kernels of chains on threads of the host: results, races, accesses out of bounds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from backends.cuda.emit.emit import emit
-from backends.cuda.persistent import spread
+from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.rnn_table import Walk
+from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.reference.load import ReferenceInstance
 from compiler.ir.level2.batch_independence import product_of
@@ -20,10 +21,10 @@ from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place
 from compiler.layout.write_tables import device_table, write_tables
 from compiler.strategies import spread_rnn
+from tests.chain_tables import Table, in_order
 from tests.cuda_threads import APART, FIRST, Launched, built, run
 from tests.recurrent import Network
 from tests.unit.test_chains import ROOM, phase_of, program_of, scheduled, unrolled
-from tests.unit.test_spread_chains import Table
 
 BASES = {role: FIRST + k * APART for k, role in enumerate(Role)}
 TABLE, COUNTERS = (FIRST + (len(BASES) + k) * APART for k in range(2))
@@ -31,7 +32,7 @@ TABLE, COUNTERS = (FIRST + (len(BASES) + k) * APART for k in range(2))
 
 @dataclass(frozen=True)
 class Case:
-    """A network, blocks that have the same samples, and blocks in all; the phase."""
+    """A network, blocks that have the same samples (1: chains are not spread), and blocks in all; the phase."""
 
     n: Network
     members: int
@@ -48,11 +49,11 @@ class Kernels:
         self.folder = folder
         self.made: dict[tuple[str, str], Path] = {}
 
-    def of(self, text: str, sanitizers: str) -> Path:
+    def of(self, text: str, name: str, sanitizers: str) -> Path:
         if (text, sanitizers) not in self.made:
             folder = self.folder / str(len(self.made))
             folder.mkdir()
-            self.made[text, sanitizers] = built(folder, text, spread.NAME, sanitizers)
+            self.made[text, sanitizers] = built(folder, text, name, sanitizers)
         return self.made[text, sanitizers]
 
 
@@ -77,7 +78,8 @@ class Host:
         left = "        if (busy) " if without.endswith("if (busy) ") else ""
         assert without in text
         self.image = folder / "image"
-        self.kernel = kernels.of(text.replace(without, left, 1) if without else text, sanitizers)
+        name = rnn.NAME if case.members == 1 else spread.NAME
+        self.kernel = kernels.of(text.replace(without, left, 1) if without else text, name, sanitizers)
         self.placement: Placement = place(self.program, {}, 1 << 30)
         tables = write_tables(self.program, self.placement, 3, {})
         bases = np.array(list(BASES.values()), np.uint64)
@@ -92,9 +94,9 @@ class Host:
                 self.reference.write(a.name, np.arange(a.physical_size, dtype=np.int32).reshape(a.shape))
 
     def walk(self, chain: Loop) -> Walk:
-        made = spread_walk(
-            self.program, self.emitted.kernels, self.phase, chain, self.words, self.shapes, self.case.blocks, ROOM
-        )
+        make = spread_walk if self.case.members > 1 else chain_walk
+        kernels, many = self.emitted.kernels, self.case.blocks
+        made = make(self.program, kernels, self.phase, chain, self.words, self.shapes, many, ROOM)
         assert made is not None and made.blocks == self.case.blocks
         return made
 
@@ -133,7 +135,7 @@ class Host:
         schedule = scheduled(self.program, self.phase, chain)
         real = self.program.precision.numpy
         error = 1e-5 if self.program.precision.bytes == 4 else 1e-12
-        for s in schedule:
+        for s in in_order(schedule):
             for r in self.shapes.stored[self.shapes.number[s.shape]]:
                 name, first = s.results(schedule.links)[r]
                 wanted = np.asarray(self.reference.read(name)).reshape(-1)[first:][: chain.samples * s.outs]
@@ -144,7 +146,8 @@ class Host:
 
 CASES = [
     Case(Network("gru", 12, 3, batch=17), 2, 2),
-    Case(Network("gru", 12, 3, batch=9), 2, 2, "eval"),
+    Case(Network("gru", 12, 7, batch=9), 2, 2, "eval"),  # steps that share a record
+    Case(Network("lstm", 12, 10, batch=5), 1, 1),
     Case(Network("lstm", 33, 3, batch=19, masked=True), 3, 6),  # two groups; values that are not whole units
     Case(Network("lstm", 72, 2, batch=64), 2, 2),  # values in several chunks
     Case(Network("lstm", 72, 2, batch=64), 2, 2, ahead=2),
@@ -160,12 +163,14 @@ def test_chains_on_threads(tmp_path: Path, kernels: Kernels, case: Case, monkeyp
     )
     for late in (False, True):
         tables = Host(tmp_path, case, kernels, "address,undefined").chains(late)
-    assert {int(s["depth"]) for t in tables for s in t.stages if s["panels"]} == {case.ahead}
-    assert any(s["chunks"] > case.ahead for t in tables for s in t.stages) == (case.n.batch == 64)
+    assert all((t.lines < len(t.stages)) == (case.n.steps > 3) for t in tables)
+    if case.members > 1:
+        assert {int(s["depth"]) for t in tables for s in t.stages if s["panels"]} == {case.ahead}
+        assert any(s["chunks"] > case.ahead for t in tables for s in t.stages) == (case.n.batch == 64)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES[:3], ids=str)
+@pytest.mark.parametrize("case", CASES[:4], ids=str)
 def test_threads_do_not_race(tmp_path: Path, kernels: Kernels, case: Case) -> None:
     Host(tmp_path, case, kernels, "thread").chains(late=False)
 

@@ -35,13 +35,15 @@ RECORDS: Final = 3
 """Stages that are on chip at a time."""
 EXPECTED: Final = 4096
 """Bytes of an array that a link reads of a sample, up to which they are brought near while the stage before runs."""
+MOVE: Final = 16
+"""Bits of a move (what a word of a record is further on in each turn) that say which word it is."""
 MATRIX: Final = np.dtype(
     [("from", "u8"), ("by_row", "i8"), ("rows", "i4"), ("columns", "i4"), ("at", "i4"), ("pitch", "i4")]
 )
 STAGE: Final = np.dtype(
     [
-        *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products")),
-        *((name, "i4") for name in ("fresh", "mine", "rows", "reads", "unused", "unused_2")),
+        *((name, "i4") for name in ("moves", "what", "outs", "bits", "split", "ways")),
+        *((name, "i4") for name in ("products", "fresh", "mine", "rows", "reads", "unused")),
     ]
 )
 FACTOR: Final = np.dtype(
@@ -57,7 +59,7 @@ CHAIN: Final = np.dtype(
     [
         ("samples", "i8"),
         *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "mine")),
-        *((name, "i4") for name in ("unused", "unused_2")),
+        *((name, "i4") for name in ("end", "many", "times", "line", "unused", "unused_2")),
     ]
 )
 """nl_matrix, nl_stage, nl_factor, nl_link_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
@@ -83,5 +85,6 @@ def chain_names(program: l2.Merged, shapes: Shapes, there: bool) -> Mapping[str,
         "tile": TILE,
         "mine": MINE,
         "ahead": AHEAD,
+        "move": MOVE,
         "spare": SPARE,
     }

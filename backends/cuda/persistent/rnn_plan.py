@@ -75,9 +75,6 @@ class Schedule:
     by: int
     tail: Sequence[Stage]
 
-    def __len__(self) -> int:
-        return len(self.head) + len(self.cycle) * self.times + len(self.tail)
-
     @property
     def period(self) -> int:
         """Steps from a cycle to the next one."""
@@ -98,12 +95,6 @@ class Schedule:
         if first:
             yield from zip(first, [*first[1:], *(self.in_cycle(1) or self.tail)[:1]], strict=True)
         yield from zip(self.tail, [*self.tail[1:], None], strict=True)
-
-    def __iter__(self) -> Iterator[Stage]:
-        yield from self.head
-        for number in range(self.times):
-            yield from self.in_cycle(number)
-        yield from self.tail
 
 
 @dataclass(frozen=True, eq=False)

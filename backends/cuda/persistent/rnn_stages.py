@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,6 @@ from backends.cuda.persistent.rnn_links import Link
 from backends.cuda.persistent.rnn_plan import Schedule, Shapes, Stage, row_bytes
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import Product, apart, nest_of, product_of
-
-UNIT: Final = 16
-"""Bytes that a thread copies at once, where an address is a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +147,6 @@ class ReadChain:
         factors = [_factors(row, p) for row in rows if (p := product_of(row.template)) is not None]
         at = self.shapes.number[stage.shape]
         return ReadStage(stage, rows, factors, at, sorted(self.shapes.fed[at]))
-
-    def alignment(self, steps: int) -> tuple[int, ...]:
-        """Of what links access so many steps later, relative to the first step."""
-        return tuple(steps * by % UNIT for row in self.rows for by in row.moves.values())
 
     def different(self) -> list[tuple[ReadStage, int]]:
         """The stages of which all others are a repetition, and how often there is one."""

@@ -21,7 +21,7 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn_plan import Shapes
-from backends.cuda.persistent.rnn_records import table_of
+from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import padded
@@ -109,7 +109,7 @@ class _Packer:
                 found[layout] += times
         return found.most_common(1)[0][0] if found else None
 
-    def _records(self, each: int) -> tuple[npt.NDArray[np.uint8], int, int]:
+    def _records(self, each: int) -> tuple[Records, int, int]:
         """Stages with the rows of their links, their reads, their factors and the destinations of their results, in
         whole units of 16 bytes; the maximum number of operand values held at a time, and of partial sums of one sample,
         in reals."""
@@ -146,9 +146,9 @@ class _Packer:
         def move(steps: int) -> None:
             held[:] = moved(steps)
 
-        lines = table_of(self.chain, record, lambda steps: tuple(moved(-steps)), move)
+        made = table_of(self.chain, record, lambda steps: tuple(moved(-steps)), move)
         room = max(self._sums(x).room(len(x.factors)) for x, _ in self.different)
-        return lines, used * area, room
+        return made, used * area, room
 
     def _filled(
         self, given: Sequence[Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
@@ -192,8 +192,8 @@ class _Packer:
     def walk(self, processors: int, room: int) -> Walk | None:
         each = -(-self.samples // processors)
         while True:
-            lines, values, parts = self._records(each)
-            record = lines.shape[1]
+            made, values, parts = self._records(each)
+            record = made.size
             turn = parts * min(_lines(each), rnn.TILE)
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
@@ -203,15 +203,15 @@ class _Packer:
             if each == 1:
                 return None
             each = -(-each // 2)
-        heads = np.ascontiguousarray(lines[:, : rnn.STAGE.itemsize]).view(rnn.STAGE)[:, 0]
-        mine = int(heads["mine"].argmax()) if heads["mine"].any() else -1
-        many = len(self.matrices), len(lines)
+        heads = np.ascontiguousarray(made.lines[:, : rnn.STAGE.itemsize]).view(rnn.STAGE)[:, 0]
+        mine = made.stage(int(heads["mine"].argmax())) if heads["mine"].any() else -1
+        many = len(self.matrices), made.stages
         head = np.zeros(1, rnn.CHAIN)
-        head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, 0, 0)
+        head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, *made.turns, 0, 0)
         kept = np.zeros(len(self.matrices), rnn.MATRIX)
         for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
             kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])
-        whole = np.concatenate([head.view(np.uint8), kept.view(np.uint8), lines.reshape(-1)])
+        whole = np.concatenate([head.view(np.uint8), kept.view(np.uint8), made.lines.reshape(-1)])
         return Walk(-(-self.samples // each), each, whole, shared)
 
 

@@ -29,16 +29,16 @@ PANEL: Final = np.dtype(
 )
 STAGE: Final = np.dtype(
     [
-        *((name, "i4") for name in ("what", "outs", "bits", "panels", "side", "ways", "tiles", "across")),
-        *((name, "i4") for name in ("part", "line", "chunk", "chunks", "meets", "rows", "reads", "products")),
-        *((name, "i4") for name in ("depth", "wide", "terms", "unused")),
+        *((name, "i4") for name in ("moves", "what", "outs", "bits", "panels", "side", "ways", "tiles")),
+        *((name, "i4") for name in ("across", "part", "line", "chunk", "chunks", "meets", "rows", "reads")),
+        *((name, "i4") for name in ("products", "depth", "wide", "terms")),
     ]
 )
 SPREAD: Final = np.dtype(
     [
         ("samples", "i8"),
         *((name, "i4") for name in ("members", "matrices", "stages", "record", "sums", "values", "records")),
-        *((name, "i4") for name in ("unused", "unused_2", "unused_3")),
+        *((name, "i4") for name in ("end", "many", "times", "line", "unused", "unused_2", "unused_3")),
     ]
 )
 """nl_kept, nl_panel, nl_spread_stage and nl_spread_of of templates/spread.cu.j2."""

@@ -9,7 +9,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn_plan import Shapes
-from backends.cuda.persistent.rnn_records import table_of
+from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
@@ -60,14 +60,6 @@ def _kind(x: ReadStage) -> tuple[int, frozenset[tuple[object, ...]]]:
     return x.stage.outs, frozenset(p.matrices for p in _panels(x))
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Stages of equal panels: their number, and one of them."""
-
-    number: int
-    stage: Stage
-
-
 class _Packer:
     """Fills in the table of one chain."""
 
@@ -103,10 +95,10 @@ class _Packer:
         return x.at + ((self.division.samples - 1) * x.by_sample + x.terms) * self.real_bytes
 
     def _whole(self, panels: Sequence[_Panel]) -> int:
-        """The terms of all panels, where their values are read in aligned units of 16 bytes, else 0."""
+        """The terms of all panels, where their values are read in units of 16 bytes, aligned in all steps, else 0."""
         terms = {p.terms for p in panels}
         values = [p.factors[0].values for p in panels]
-        apart = any(x.at % 16 or x.by_sample % self.unit or x.terms % self.unit for x in values)
+        apart = any((x.at | x.by_step) % 16 or (x.by_sample | x.terms) % self.unit for x in values)
         return 0 if apart or len(terms) != 1 else terms.pop()
 
     def _near(self, x: ReadStage) -> npt.NDArray[np.void]:
@@ -155,34 +147,34 @@ def spread_walk(
         return None
     read = ReadChain(program, kernels, schedule, tables, shapes)
     real_bytes = program.precision.bytes
-    different = [x for x, _ in read.different()]
-    kinds: dict[object, _Kind] = {}
-    for x in different:
-        kinds.setdefault(_kind(x), _Kind(len(kinds), _stage(x)))
-    stages = [kind.stage for kind in kinds.values()]
-    packer = _Packer(real_bytes, division)
-    most = max(packer.record(x, Arrangement()).nbytes for x in different)
-    beside = 2 * most + spread.SPARE * BLOCK
+    kinds: dict[object, Stage] = {}
+    for x, _ in read.different():
+        kinds.setdefault(_kind(x), _stage(x))
+    stages = [*kinds.values()]
+
+    def records(way: Callable[[ReadStage], Arrangement]) -> tuple[_Packer, Records]:
+        packer = _Packer(real_bytes, division)
+        made = table_of(read, lambda x, _: packer.record(x, way(x)), lambda _: len(packer.matrices), lambda _: None)
+        return packer, made
+
+    packer, made = records(lambda _: Arrangement())
+    beside = 2 * made.size + spread.SPARE * BLOCK
     places = 8 * division.each * max(len(s.panels) for s in stages)
     found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes)
     if found is None:
         return None
     ways, area = found
-    packer = _Packer(real_bytes, division)
-    table = table_of(
-        read,
-        lambda x, _: packer.record(x, ways[kinds[_kind(x)].number]),
-        lambda _: len(packer.matrices),
-        lambda _: None,
-    )
+    way = dict(zip(kinds, ways, strict=True))
+    packer, made = records(lambda x: way[_kind(x)])
     end = packer.kept + area.end
     head = np.zeros(1, spread.SPREAD)
     kept = [rows for _, rows in packer.matrices.values()]
     head["samples"], head["members"] = chain.samples, division.members
-    head["matrices"], head["stages"], head["record"] = sum(map(len, kept)), len(table), most
+    head["matrices"], head["stages"], head["record"] = sum(map(len, kept)), made.stages, made.size
+    head["end"], head["many"], head["times"], head["line"] = made.turns
     head["sums"], head["values"] = packer.kept, packer.kept + area.values
     head["records"] = end * real_bytes
-    whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, table)])
+    whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, made.lines)])
     shared = end * real_bytes + beside + 8 * division.each * max(x.side for x in ways)
     counters = spread.COUNTERS * (1 + division.blocks // division.members)
     return Walk(division.blocks, division.each, whole, shared, spread.NAME, BLOCK, counters)
