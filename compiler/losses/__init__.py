@@ -40,6 +40,7 @@ from compiler.losses.numbers import (
     POISSON,
     SMOOTH_L1,
 )
+from compiler.losses.places import COSINE_EMBEDDING, INFO_NCE, TRIPLET
 from compiler.losses.sequences import CTC
 
 __all__ = ["LOSS", "LOSSES", "LOSS_KIND", "METRIC", "METRICS", "Answers", "LossKind", "MetricKind", "metric_of"]
@@ -95,7 +96,7 @@ _SUM = LossKind(
 
 LOSSES: Final[tuple[LossKind, ...]] = (
     SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, SMOOTH_L1, HINGE,
-    KL_DIVERGENCE, POISSON, COSINE, CTC, _EXPRESSION, _SUM,
+    KL_DIVERGENCE, POISSON, COSINE, COSINE_EMBEDDING, TRIPLET, INFO_NCE, CTC, _EXPRESSION, _SUM,
 )  # fmt: skip
 
 LOSS_KIND: Final[Mapping[str, LossKind]] = MappingProxyType({k.name: k for k in LOSSES})

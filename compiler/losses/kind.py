@@ -31,6 +31,7 @@ class Answers(Enum):
     YES_NO = "scores of yes-or-no questions, and answers from 0 to 1"
     NUMBERS = "numbers of one shape"
     LABELS = "scores of classes step by step, and a list of labels that says nothing of steps"
+    PLACES = "lists of coordinates, of what is near and far"
     OWN = "whatever an expression, or the terms of a sum, read"
 
 
@@ -55,12 +56,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class LossKind:
-    """`keys`: the name, the keys and the texts of the language; `synonyms`: what users of other tools write. Of layers
-    and inputs it has `logits` or `prediction`, and `target`.
+    """`keys`: the name, the keys and the texts of the language, of which the first is that of the layer; `synonyms`:
+    what users of other tools write.
 
     `rows`: the loss of each row, or of each element of its first axes (None: Answers.OWN, lower_loss). `along`: one
     loss for each list along the last axis, not for each number; `whole`: one for each sample. `zero`: its nodes read
-    settings of 0, too. `beside`: keys of inputs beside the target, integers of samples. `infinite`: what helps where
+    settings of 0, too. `beside`: keys of what else it reads. `infinite`: what helps where
     losses are."""
 
     keys: Alternative
@@ -81,7 +82,13 @@ class LossKind:
     def scored(self) -> str:
         """The key of the layer."""
         assert isinstance(self.keys.kind, Block)
-        return "logits" if "logits" in self.keys.kind.by_name else "prediction"
+        return self.keys.kind.fields[0].name
+
+    @property
+    def aim(self) -> str:
+        """The key of what it is compared with: `target`, or that of another layer."""
+        assert isinstance(self.keys.kind, Block)
+        return "target" if "target" in self.keys.kind.by_name else self.keys.kind.fields[1].name
 
     @property
     def settings(self) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 Assumes: graphs in gather form; a target with strategies for both layouts.
 Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster by more than
-MARGIN: large products, small batches; and where steps of a sequence would share lanes. One layout for all phases of a
-program, whatever was measured: what was measured in a layout is for that layout.
+MARGIN: large products, small batches; and where steps of a sequence would share lanes, or samples are compared with
+each other. One layout for all phases of a program, whatever was measured: what was measured in a layout is for that
+layout.
 Does not: change tensors in the middle of a program.
 """
 
@@ -42,11 +43,11 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     """The target in the layout of the program of `graphs`."""
     count, real = VECTOR_BYTES // precision.bytes, precision.bytes
     graphs = tuple(graphs)
-    if not capabilities.lanes or order is l2.Order.BITWISE:
+    if not capabilities.lanes:
         return Layout(capabilities)
-    if reason := _needs_rows(graphs, count):
+    if reason := _needs_rows(graphs, count, order):
         return Layout(row_major(capabilities), reason)
-    if not capabilities.strategies & ROWS:
+    if order is l2.Order.BITWISE or not capabilities.strategies & ROWS:
         return Layout(capabilities)
     plain = replace(capabilities, device=replace(capabilities.device, estimates=()))
     known: dict[object, tuple[float, float]] = {}
@@ -74,14 +75,29 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     return Layout(row_major(capabilities), f"about {flat:.0f} us; with the batch in vector lanes about {wide:.0f} us")
 
 
-def _needs_rows(graphs: tuple[l1.TensorGraph, ...], lanes: int) -> str:
+def _needs_rows(graphs: tuple[l1.TensorGraph, ...], lanes: int, order: l2.Order) -> str:
     """Why no tensor may have lanes, where that is so."""
+    if any(_pairs_samples(g) for g in graphs):
+        return "samples of a batch are compared with each other"
+    if order is l2.Order.BITWISE:
+        return ""
     nodes = [n for g in graphs for n in g.nodes]
     if any(isinstance(n, l1.Reindex) and n.out.panel for n in nodes):
         return "weights are packed for rows"
     if any(c.state.shape[0] % lanes for n in nodes if isinstance(n, l1.Scan) for c in n.carried):
         return f"steps of sequences have batches that {lanes} lanes do not divide"
     return ""
+
+
+def _pairs_samples(graph: l1.TensorGraph) -> bool:
+    """Whether the batch is along two dims of a contraction."""
+    tensors = l1.tensors_of(graph.nodes)
+    for node in graph.nodes:
+        if isinstance(node, l1.Contract):
+            walks = [(node.out, node.out_map), *((tensors[n], m) for n, m in zip(node.ins, node.in_maps, strict=True))]
+            if len({axes[0] for tensor, axes in walks if tensor.batched}) > 1:
+                return True
+    return False
 
 
 def _window_terms(node: l1.Contract | l1.Move) -> int:

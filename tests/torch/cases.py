@@ -461,6 +461,29 @@ def transcribed(y: Any, t: Any) -> Any:
     return functional.ctc_loss(torch.log_softmax(y, -1).transpose(0, 1), t, *whole)
 
 
+def chosen(a: Any, b: Any, temperature: float = 0.07, symmetric: bool = False) -> Any:
+    scores = functional.normalize(a, dim=-1) @ functional.normalize(b, dim=-1).T / temperature
+    own = torch.arange(len(a))
+    one = functional.cross_entropy(scores, own)
+    return (one + functional.cross_entropy(scores.T, own)) / 2 if symmetric else one
+
+
+_PLACES: list[tuple[str, Any]] = [
+    ("triplet: {anchor: $y_a, positive: $y_b, negative: $y_c}",
+     lambda y, t: functional.triplet_margin_loss(*y.unbind(1))),
+    ("triplet: {anchor: $y_a, positive: $y_b, negative: $y_c, margin: 2.5, swap: true}",
+     lambda y, t: functional.triplet_margin_loss(*y.unbind(1), margin=2.5, swap=True)),
+    ("cosine_embedding: {anchor: $y_a, other: $y_b, target: $t, margin: 0.2}",
+     lambda y, t: functional.cosine_embedding_loss(y[:, 0], y[:, 1], t, margin=0.2)),
+    ("info_nce: {anchor: $y_a, positive: $y_b}", lambda y, t: chosen(y[:, 0], y[:, 1])),
+    ("info_nce: {anchor: $y_a, positive: $y_b, temperature: 0.5, symmetric: true}",
+     lambda y, t: chosen(y[:, 0], y[:, 1], 0.5, True)),
+]  # fmt: skip
+_PARTS = "\n".join([
+    "dense: {name: $y, inputs: $x, units: 4}", "split: {inputs: $y, into: [$y_d, $y_e, $y_f]}",
+    *(f"flatten: {{name: $y_{a}, inputs: $y_{b}}}" for a, b in ("ad", "be", "cf")),
+])  # fmt: skip
+
 _LOGITS, _PAIR = "{logits: $y, target: $t", "{prediction: $y, target: $t"
 _KINDS: list[tuple[str, Any, Any]] = [
     (f"softmax_cross_entropy: {_LOGITS}}}", entropy, whole(4)),
@@ -500,6 +523,9 @@ def losses() -> Iterator[Head]:
         yield Head(f"kl_divergence of {list(shape)}", "log_softmax: {name: $y, inputs: $x}", shape,
                    lambda w, x: torch.log_softmax(x, -1),
                    loss=OwnLoss(f"kl_divergence: {_PAIR}}}", kl, chances))  # fmt: skip
+    for text, apply in _PLACES:
+        own = OwnLoss(text, apply, lambda rng, shape: signs(rng, shape[:1]))
+        yield Head(text, _PARTS, (3, 4), lambda w, x: dense(w, "y", x), loss=own)
     labels = OwnLoss(f"ctc: {_LOGITS}}}", transcribed, lambda rng, shape: rng.integers(1, 4, (shape[0], 3)))
     yield Head("ctc", "dense: {name: $y, inputs: $x, units: 4}", (7, 4), lambda w, x: dense(w, "y", x), loss=labels)
 

@@ -96,7 +96,8 @@ sweep: {random: {trials: 2, values: {n: {uniform: {low: 2, high: 5}}}}}
 TRAINED = """\
 language: 1
 network:
-  inputs: {x: {shape: [4, 8, 8]}, k: {shape: [6], dtype: int32}, y: {shape: [3]}, z: {shape: [], dtype: int32}}
+  inputs: {x: {shape: [4, 8, 8]}, k: {shape: [6], dtype: int32}, y: {shape: [3]}, z: {shape: [], dtype: int32},
+           p: {shape: [6]}}
   layers:
     - conv2d: {filters: 4, kernel: 3, padding: same, inputs: x, name: c1, init: {normal: {}}}
     - conv2d: {filters: 4, kernel: 1}
@@ -141,7 +142,7 @@ network:
     - concat: {inputs: [flat, last, other, third]}
     - dense: {units: 3, name: out}
 train:
-  data: {file: d.npz, inputs: {x: x, k: k, y: y, z: z}, split: {folds: 2}}
+  data: {file: d.npz, inputs: {x: x, k: k, y: y, z: z, p: p}, split: {folds: 2}}
   loss:
     sum:
       - loss: {softmax_cross_entropy: {logits: out, target: z, class_weights: [1, 2, 1]}}
@@ -149,6 +150,9 @@ train:
       - loss: {huber: {prediction: out, target: y}}
       - loss: {smooth_l1: {prediction: out, target: y}}
       - loss: {ctc: {logits: heard, target: k}}
+      - loss: {triplet: {anchor: out, positive: y, negative: y}}
+      - loss: {cosine_embedding: {anchor: heard, other: heard, target: p}}
+      - loss: {info_nce: {anchor: out, positive: y}}
   optimizer: {sgd: {learning_rate: 0.1}}
   penalty: [{l1: 0.1}, {l2: 0.1}]
   groups: [{of: out, set: {learning_rate: 0.2}}]

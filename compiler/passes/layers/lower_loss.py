@@ -85,6 +85,8 @@ def _rows(
         m = replace(m, prediction=chosen(g, f"{name}.prediction.chosen", m.prediction, counted))
         if m.target.dtype == "real":
             m = replace(m, target=chosen(g, f"{name}.target.chosen", m.target, counted))
+        real = {key: chosen(g, f"{name}.{key}.chosen", t, counted) for key, t in m.beside.items() if t.dtype == "real"}
+        m = replace(m, beside={**m.beside, **real})
     kind = LOSS_KIND[loss.kind]
     assert kind.rows is not None
     return kind.rows(m)

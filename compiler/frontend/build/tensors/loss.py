@@ -42,7 +42,7 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
         return _expression(r, built, at)
     of = LOSS_KIND[kind]
     prediction = _reference(r.get(of.scored), built, c, layer=True)
-    target = _reference(r.get("target"), built, c, layer=False)
+    target = _reference(r.get(of.aim), built, c, layer=None if of.aim != "target" else False)
     if prediction is None or target is None:
         return None
     loss = l0.Loss(kind, prediction.text, target.text, span=at)
@@ -54,6 +54,8 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     settled = _with_settings(loss, of, r, shape)
     if settled is not None and of.answers is Answers.LABELS:
         settled = _with_lengths(settled, of, r, shape, target, built)
+    if settled is not None and of.answers is Answers.PLACES:
+        settled = _with_places(settled, of, r, prediction, built)
     each = () if of.whole else shape[:-1] if of.along else shape
     return None if settled is None else _with_mask(settled, r, each, built)
 
@@ -122,7 +124,34 @@ def _labels_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bu
     return True
 
 
-_FITS = {Answers.CLASSES: _class_target, Answers.LABELS: _labels_target}
+def _places_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+    shape = built.shapes[prediction.text]
+    assert shape is not None
+    if kind.whole and len(shape) != 1:
+        message = f"`{kind.name}` has one place for each sample, but `{prediction.text}` has the shape {shown(shape)}"
+        c.sink.error("E0501", message, prediction.span, "its shape is `[coordinates]`: `flatten` or a pool makes it so")
+        return False
+    if kind.aim != "target" or not shape:
+        return _real_target(kind, prediction, target, built, c)
+    declared = built.inputs[target.text]
+    if declared.dtype != "real" or built.shapes[target.text] != shape[:-1]:
+        message = f"the target of `{kind.name}` is a real number for each place, but `{target.text}` is not"
+        related = (Related("the input is declared here", declared.span),)
+        c.sink.error("E0501", message, target.span, f"declare it with `{{shape: {shown(shape[:-1])}}}`", related)
+        return False
+    return True
+
+
+def _with_places(loss: l0.Loss, kind: LossKind, r: Reader, prediction: Scalar, built: Built) -> l0.Loss | None:
+    """The loss with the places beside the anchor's."""
+    others = {key: _reference(r.get(key), built, r.c, layer=None) for key in kind.beside}
+    found = {key: other.text for key, other in others.items() if other is not None}
+    known = [o for o in others.values() if o is not None and built.shapes[o.text] is not None]
+    fits = [_real_target(kind, prediction, other, built, r.c) for other in known]
+    return replace(loss, beside=tuple(found.items())) if all(fits) and len(found) == len(others) else None
+
+
+_FITS = {Answers.CLASSES: _class_target, Answers.LABELS: _labels_target, Answers.PLACES: _places_target}
 
 
 def _with_lengths(
@@ -154,16 +183,20 @@ def _with_lengths(
 
 
 def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+    """Also of another layer that is compared with the prediction."""
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
-    declared = built.inputs[target.text]
+    declared = built.inputs.get(target.text)
     assert shape is not None and wanted is not None
-    related = (Related("the input is declared here", declared.span),)
-    if declared.dtype != "real":
+    related = () if declared is None else (Related("the input is declared here", declared.span),)
+    what = "its target " if kind.answers is not Answers.PLACES else ""
+    if declared is not None and declared.dtype != "real":
         message = f"the target of `{kind.name}` holds real numbers, but `{target.text}` whole ones"
+        if not what:
+            message = f"places have real coordinates, but `{target.text}` holds whole numbers"
         c.sink.error("E0501", message, target.span, None, related)
         return False
     if shape != wanted:
-        message = f"`{prediction.text}` has the shape {shown(shape)}, but its target `{target.text}` {shown(wanted)}"
+        message = f"`{prediction.text}` has the shape {shown(shape)}, but {what}`{target.text}` {shown(wanted)}"
         c.sink.error("E0501", message, prediction.span, None, related)
         return False
     if kind.along and not shape:
@@ -234,13 +267,14 @@ def _sum(entry: tree.Entry, built: Built, c: Context) -> l0.Loss | None:
     return l0.Loss("sum", first.prediction, first.target, terms=tuple(terms), span=entry.key.span)
 
 
-def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> Scalar | None:
+def _reference(node: Node | None, built: Built, c: Context, *, layer: bool | None) -> Scalar | None:
+    """`layer`: None for one or a network input."""
     if not isinstance(node, Scalar):
         return None
     known = [n for n in built.places if (n in built.inputs) != layer]
     if node.text in known:
         return node
-    noun = "layer" if layer else "network input"
+    noun = "layer" if layer else "network input" if layer is False else "layer or network input"
     if node.text in built.places:
         other = "an input of the network" if layer else "a layer"
         related = (Related("declared here", built.places[node.text]),)
