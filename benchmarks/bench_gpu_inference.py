@@ -30,7 +30,7 @@ from inference import weights_of, without_training
 from backends.protocol import Instance
 from backends.registry import backend as backend_of
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, lower_predict
+from compiler.passes.pipeline.lower import ORDER, PHASE, Prediction, data_name, lower_predict
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import put_weights
 from compiler.runtime.common.arrays import read_logical

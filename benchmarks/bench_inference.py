@@ -27,7 +27,7 @@ from inference import weights_of, without_training
 from safetensors.numpy import save_file
 
 from compiler.interchange.onnx.export import to_onnx
-from compiler.passes.pipeline.predict import ORDER, PHASE, data_name
+from compiler.passes.pipeline.lower import ORDER, PHASE, data_name
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import Predictor, build_prediction

@@ -11,7 +11,7 @@ import yaml
 
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -125,7 +125,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Loss and metrics of a run directory (or a model file with weights) on the samples of a data file, or on those
     that its training kept for validation. Raises ModelError, BackendError, RunError."""
-    from compiler.runtime.inference.evaluate import evaluate_file
+    from compiler.runtime.inference.predict import evaluate_file
 
     chosen = checked({"target": target, "set": set, **options})
     return dict(evaluate_file(path_of("source", source), chosen, path_or_none("data", data)).metrics)

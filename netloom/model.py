@@ -189,7 +189,7 @@ class Model:
         """Loss and metrics with the weights of the last `fit` (or `weights`, or those that the model names) on `data`:
         arrays by input, a file, or None for the samples that the model keeps. Raises ModelError, BackendError,
         RunError."""
-        from compiler.runtime.inference.evaluate import evaluate_file
+        from compiler.runtime.inference.predict import evaluate_file
 
         chosen = self._options(target, self._with_weights(options))
         if data is None or isinstance(data, str | PathLike):

@@ -96,7 +96,7 @@ what their spikes deliver (`StoredProjection`), and a synapse model is a list of
 (`SynapseCell`, `compiler/ir/level1/stages.py`). The only effects are `Store` and `Update`, at the end of a
 phase; random numbers have a key and a counter, so that they are no effect either.
 """,
-        ("level1.graph", "level1.cells", "level1.projections", "level1.synapses"),
+        ("level1.graph", "level1.cells", "level1.spiking", "level1.synapses"),
         ("graph", "cells", "projections"),
     ),
     Level(

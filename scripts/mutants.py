@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "normalisations are folded into weights",
-        ("compiler.passes.pipeline.predict:fold_norms",),
+        ("compiler.passes.pipeline.lower:fold_norms",),
         _exact,
         ("tests/numeric/test_fold_norms.py",),
     ),

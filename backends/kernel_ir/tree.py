@@ -4,7 +4,7 @@ Assumes: the operators of C, which CUDA C++ and OpenCL C share.
 Guarantees: what an expression reads and calls is in its tree, so that no pass looks into a text. `text` prints every
 target alike and decides nothing but parentheses, which stand where the language needs them or a Group asks for them:
 casts, suffixes of literals and names are the builder's (backends/c_family/cprint.py).
-Does not: parse (quote.py), or know functions of targets.
+Does not: parse (expr.py), or know functions of targets.
 """
 
 from __future__ import annotations

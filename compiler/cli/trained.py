@@ -31,7 +31,7 @@ def evaluate(
     format: FORMAT = Format.human,
 ) -> None:
     """Measure a trained network: its loss and metrics on a data set."""
-    from compiler.runtime.inference.evaluate import evaluate_file
+    from compiler.runtime.inference.predict import evaluate_file
 
     result = evaluate_file(run, options, data)
     show(result.warnings, format)

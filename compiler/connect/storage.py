@@ -18,8 +18,7 @@ import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form, rule_of
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
-from compiler.ir.level2.synapse_sums import has_sums
-from compiler.ir.level2.synapse_values import COUNTED
+from compiler.ir.level2.synapse_values import COUNTED, has_sums
 
 
 class Need(Enum):

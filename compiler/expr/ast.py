@@ -1,11 +1,13 @@
-"""The expression tree shared by all IR levels: a small pure language.
+"""The expression tree shared by all IR levels, and its text: a small pure language.
 
 Assumes: nothing about where names come from; `Ref.name` is bound by the level that holds the tree.
 Guarantees: frozen, hashable, structurally comparable; spans are outside equality. Numbers are already in canonical
 units (see compiler/expr/units.py) once `check_units` has run; before that a `Quantity` may stand. Trees are DAGs:
 sub-expressions may be shared (named expressions and functions substituted several times); traversals in this folder
 take time linear in distinct nodes, not in paths.
-Does not: evaluate, type or print (see interp, types, show).
+`parse_expr(show(e))` gives a tree equal to `e` when every number in it is finite; parentheses stand only where they are
+needed (and around a quantity that is raised to a power, for the reader).
+Does not: evaluate or type (see interp, types), or know C, numpy or any other target's syntax.
 
 Grammar (a subset of Python's): numbers, quantities (`20 ms` in source), names, dotted names (`post.y`),
 `+ - * / // % **`, unary `-`/`+`, comparisons (chains become `and`), `and or not`, `a if c else b`, calls.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 from compiler.core.source import NOWHERE, Span
 
@@ -333,3 +335,66 @@ def rewrite(e: Expr, fn: Callable[[Expr], Expr], *, top_down: bool = False, shar
 def substitute(e: Expr, bindings: Mapping[str, Expr]) -> Expr:
     """`e` with names replaced; unchanged structure is shared, not copied."""
     return rewrite(e, lambda x: bindings.get(x.name, x) if isinstance(x, Ref) else x)
+
+
+_COND, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(1, 11)
+
+_BINARY: Final = {
+    **{"or": _OR, "and": _AND, "**": _POWER, "+": _SUM, "-": _SUM},
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARE),
+    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
+}
+
+
+def show(e: Expr) -> str:
+    """`e` in the notation in which users write it, e.g. `(v_rest - v + ge) / tau_m`."""
+    return _show(e)[0]
+
+
+def show_number(value: int | float) -> str:
+    """A number so that reading it back gives the same bits."""
+    return repr(value)
+
+
+def shorten(e: Expr, width: int = 40) -> str:
+    """`show(e)`, truncated to `width` characters for use in a message."""
+    text = show(e)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _inside(e: Expr, least: int) -> str:
+    text, precedence = _show(e)
+    return text if precedence >= least else f"({text})"
+
+
+def _show(e: Expr) -> tuple[str, int]:
+    """The text of `e` and the precedence of its outermost operator."""
+    match e:
+        case Num(value):
+            text = show_number(value)
+            return text, _SIGN if text.startswith("-") else _ATOM
+        case Bool(value):
+            return ("true" if value else "false"), _ATOM
+        case Quantity(value, unit):
+            text = f"{show_number(value)} {unit}"
+            return text, _SIGN if text.startswith("-") else _POWER
+        case Ref(name):
+            return name, _ATOM
+        case Unary("not", x):
+            return f"not {_inside(x, _NOT)}", _NOT
+        case Unary(op, x):
+            # `-2` reads back as one number, so a separate minus needs the parentheses
+            literal = isinstance(x, Num | Quantity)
+            return (f"{op}({show(x)})" if literal else op + _inside(x, _SIGN)), _SIGN
+        case Binary("**", a, b):
+            return f"{_inside(a, _ATOM)} ** {_inside(b, _SIGN)}", _POWER
+        case Binary(op, a, b):
+            precedence = _BINARY[op]
+            # comparisons do not associate: `a < b < c` means something else
+            left = precedence + 1 if precedence == _COMPARE else precedence
+            return f"{_inside(a, left)} {op} {_inside(b, precedence + 1)}", precedence
+        case Cond(test, then, orelse):
+            arms = f"{_inside(then, _OR)} if {_inside(test, _OR)} else {_inside(orelse, _COND)}"
+            return arms, _COND
+        case Call(func, args):
+            return f"{func}({', '.join(show(a) for a in args)})", _ATOM

@@ -20,9 +20,9 @@ from typing import Final
 
 import compiler.expr.ast as ast
 from compiler.core.diagnostics import Sink
+from compiler.expr.ast import shorten
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, called_table
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.show import shorten
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, Dimension, canonical_name, describe, parse_unit, to_canonical
 
 _VERBS: Final = {"+": "add", "-": "subtract", "%": "divide", "//": "divide"}

@@ -396,7 +396,7 @@ class _Builder:
             return Unary("not", x, span)
         if isinstance(op, python.UAdd):
             return x
-        # `-65 mV` is one number, `-(65 mV)` a minus before one: show.py relies on the difference
+        # `-65 mV` is one number, `-(65 mV)` a minus before one: `show` relies on the difference
         between = self.scanned.blank[at[0] + 1 : operand.col_offset + self.indent]
         if isinstance(operand, python.Constant) and not between.strip():
             if isinstance(x, Num):

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from compiler.expr.unit_names import unit_meant
-from compiler.expr.units import UNITS, unit_word
+from compiler.expr.units import UNITS, unit_meant, unit_word
 
 MAX_LENGTH: Final = 10_000
 MAX_NESTING: Final = 60

@@ -17,8 +17,8 @@ from typing import Final
 
 import compiler.expr.ast as ast
 from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.expr.ast import shorten
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
-from compiler.expr.show import shorten
 from compiler.expr.units import UNITS
 
 

@@ -6,7 +6,8 @@ slow).
 Guarantees: the canonical units are coherent (mV / ms * ms is mV, nS * mV is pA, pF / nS is ms), so
 an erased expression needs no factors; conversion is exact decimal arithmetic, rounded once (20 ms
 -> 20.0, 0.1 ms -> 0.1, 8 Hz -> 0.008).
-Does not: convert scales with an offset (degC); such a unit is unknown here.
+Does not: convert scales with an offset (degC); such a unit is unknown here. Accept names of other simulators (`pAmp`,
+`mvolt`): a message names the symbol.
 
 Canonical units: ms, um, pA, ng, K, amol, cd; hence mV, nS, GOhm, pF, fC, 1/ms, mM (= mol/m**3), aJ,
 fW, pN.
@@ -364,3 +365,35 @@ def _raised(unit: str, power: Exponent) -> str:
     if power == 1:
         return unit
     return f"{unit}**{power if isinstance(power, int) else repr(float(power))}"
+
+
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("amp", "amps", "ampere", "amperes"), "A"),
+        **dict.fromkeys(("volt", "volts"), "V"),
+        **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+        **dict.fromkeys(("siemens", "sie", "mho"), "S"),
+        **dict.fromkeys(("farad", "farads"), "F"),
+        **dict.fromkeys(("ohm", "ohms"), "Ohm"),
+        **dict.fromkeys(("hertz", "hz"), "Hz"),
+        **dict.fromkeys(("meter", "metre", "meters", "metres"), "m"),
+        **dict.fromkeys(("molar",), "M"),
+        **dict.fromkeys(("coulomb", "coulombs"), "C"),
+    }
+)
+_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {"": "", "f": "f", "p": "p", "n": "n", "u": "u", "m": "m", "k": "k", "M": "M", "G": "G"}
+    | {"femto": "f", "pico": "p", "nano": "n", "micro": "u", "milli": "m", "kilo": "k", "mega": "M", "giga": "G"}
+)
+
+
+def unit_meant(word: str) -> str | None:
+    """The symbol of the unit that `word`, which is none, spells out: "pA" for "pAmp", "mV" for "mv"."""
+    for name, symbol in _WORDS.items():
+        if word.lower().endswith(name):
+            before = word[: len(word) - len(name)]
+            prefix = _PREFIXES.get(before, _PREFIXES.get(before.lower()))
+            if prefix is not None and prefix + symbol in UNITS:
+                return prefix + symbol
+    alike = [u for u in UNITS if u.lower() == word.lower() and u.isascii()] if len(word) > 1 else []
+    return alike[0] if len(alike) == 1 else None

@@ -1,8 +1,10 @@
-"""Element types, storage roles and affine indices, shared by the IR levels.
+"""Element types, storage roles, affine indices and names of arrays, shared by the IR levels.
 
-Assumes: nothing.
-Guarantees: plain immutable data.
-Does not: depend on kernels, models or targets.
+Assumes: names of a model are identifiers, dotted where they belong to something.
+Guarantees: plain immutable data. `<owner>.<variable>` is the array of a variable. What the compiler stores of an owner,
+or of what another array holds, is that name, `'` and what it is: `exc'spikes`, `exc.ge'delivered`. A name says which
+array it is, and one of the model is none of the compiler's. Lowering and runner agree.
+Does not: depend on kernels, models or targets; name arrays of layers.
 """
 
 from __future__ import annotations
@@ -92,3 +94,16 @@ def plain_dim(axis: Affine) -> str | None:
     if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
         return axis.terms[0][0]
     return None
+
+
+OWN = "'"
+
+
+def array_name(owner: str, variable: str) -> str:
+    """The array of a variable, an input or a parameter of a population or of the synapses of a projection."""
+    return f"{owner}.{variable}"
+
+
+def own_array(of: str, part: str) -> str:
+    """What the compiler stores of a population, of an event, of the synapses of a projection, or of another array."""
+    return f"{of}'{part}"

@@ -41,9 +41,8 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.core.symbols import PATTERN, Sym, spelled
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, substitute
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, show, substitute
 from compiler.expr.parse import parse_expr
-from compiler.expr.show import show
 from compiler.ir.space import Affine
 
 MODULES: Final = (
@@ -56,7 +55,7 @@ MODULES: Final = (
     "compiler.ir.level0.tensors",
     "compiler.ir.level1.graph",
     "compiler.ir.level1.cells",
-    "compiler.ir.level1.projections",
+    "compiler.ir.level1.spiking",
     "compiler.ir.level1.synapses",
     "compiler.ir.level2.program",
     "compiler.ir.level2.nests",

@@ -17,9 +17,8 @@ import compiler.ir.level0.model as l0
 from compiler.connect import rule_of
 from compiler.core.disk import bytes_text
 from compiler.core.source import Span
-from compiler.expr.ast import substitute
+from compiler.expr.ast import show, substitute
 from compiler.expr.inline import named, too_large
-from compiler.expr.show import show
 from compiler.frontend.build.shared.values import quantity as literal
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 from compiler.lsp.places import node_at

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.core.disk import bytes_text
+from compiler.expr.ast import show
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Text
-from compiler.expr.show import show
 from compiler.frontend.schema.json_schema import hover as of_field
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar
 from compiler.lsp.facts import Facts, shape_text

@@ -16,13 +16,12 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.expr.ast import Binary, Expr, refs, substitute
+from compiler.expr.ast import Binary, Expr, refs, shorten, substitute
 from compiler.expr.inline import named
-from compiler.expr.show import shorten
 from compiler.ir.level0.controls import rewritten
 from compiler.ir.level0.divisors import divisions, is_zero
 from compiler.ir.level2.synapse_values import own_name, variable_array
-from compiler.ir.level2.variable_arrays import array_name
+from compiler.ir.space import array_name
 from compiler.runtime.common.arrays import read_logical
 
 Owner = tuple[str, l0.NeuronDef | l0.SynapseDef, Mapping[str, l0.Value], Mapping[str, str]]

@@ -22,8 +22,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.diagnostics import RunError
 from compiler.frontend.build.trials.copies import COUNTER
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import Role
+from compiler.ir.space import Role, array_name, own_array
 from compiler.layout.plan_memory import written
 from compiler.passes.layers.load_data import trial_data
 from compiler.passes.pipeline.lower import Lowered

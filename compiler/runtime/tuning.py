@@ -27,8 +27,7 @@ from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.source import Span
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.passes.pipeline.lower import Lowered, lower
-from compiler.passes.pipeline.predict import capabilities_of, lower_predict
+from compiler.passes.pipeline.lower import Lowered, capabilities_of, lower, lower_predict
 from compiler.runtime.common.locks import Locked, locked, predicted, sites_of
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Expr, Ref, substitute
-from compiler.expr.show import show
+from compiler.expr.ast import Expr, Ref, show, substitute
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
 from compiler.strategies.choice import Choice

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.projections as l1
+import compiler.ir.level1.spiking as l1
 import compiler.ir.level1.synapses as synapses
 from compiler.connect import Form, rule_of
 from compiler.connect.storage import STORAGES, asked_by, refused

@@ -19,7 +19,7 @@ from compiler.expr.ast import refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
-from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level2.synapse_values import read_delayed
 from compiler.verify.control import other_violations
 from compiler.verify.violations import distinct, reads
 

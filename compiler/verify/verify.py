@@ -13,8 +13,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.level1.cells import Cell
-from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.ir.level1.synapses import SynapseCell
 from compiler.verify.cells import cell_violations, turn_violations
 from compiler.verify.graph import graph_violations

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 
 PLAIN = Capabilities("cpu", 0, True, frozenset())

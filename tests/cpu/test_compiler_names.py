@@ -11,7 +11,7 @@ import pytest
 import compiler.ir.level0.model as l0
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from compiler.ir.level2.variable_arrays import OWN
+from compiler.ir.space import OWN
 from tests.compiler_names import PLAIN, VARIANTS, named, renamed
 from tests.construct_runs import Array, compare, construct, lowered, results
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compiler.runtime.common.options import Options
-from compiler.runtime.inference.evaluate import evaluate_file
+from compiler.runtime.inference.predict import evaluate_file
 from compiler.runtime.training.data import split
 from netloom import check, predict, run
 from tests.cpu.models_for_runs import DIGITS, write

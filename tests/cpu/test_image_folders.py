@@ -14,8 +14,7 @@ from PIL import Image
 from compiler.core.diagnostics import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.runtime.common.options import Options
-from compiler.runtime.inference.evaluate import evaluate_file
-from compiler.runtime.inference.predict import predict_file
+from compiler.runtime.inference.predict import evaluate_file, predict_file
 from netloom import check, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal

@@ -13,8 +13,7 @@ from safetensors.numpy import load_file, save_file
 from backends.registry import backend
 from compiler.core.diagnostics import ModelError, RunError
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline.lower import lower
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower, lower_predict
 from compiler.runtime.artifacts.results import RunResult
 from netloom import check, evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write

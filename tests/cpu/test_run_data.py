@@ -13,7 +13,7 @@ from compiler.core.diagnostics import ModelError
 from compiler.files.array_files import headers, read_array
 from compiler.ir.level0.model import Kept
 from compiler.runtime.common.options import Options
-from compiler.runtime.inference.evaluate import evaluate_file
+from compiler.runtime.inference.predict import evaluate_file
 from compiler.runtime.training.data import split
 from netloom import run
 from tests.cpu.models_for_runs import DIGITS, write

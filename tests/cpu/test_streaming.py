@@ -17,7 +17,7 @@ from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
-from compiler.runtime.inference.evaluate import evaluate_file
+from compiler.runtime.inference.predict import evaluate_file
 from netloom import predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, equal, write_csv, write_idx

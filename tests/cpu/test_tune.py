@@ -21,7 +21,7 @@ from compiler.core.diagnostics import RunError
 from compiler.ir.level1.graph import Contract
 from compiler.ir.level2.program import Merged, Order
 from compiler.ir.space import DType
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.locks import locked, sites_of
 from compiler.runtime.common.options import Options

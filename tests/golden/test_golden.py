@@ -17,8 +17,7 @@ from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.text import print_ir
-from compiler.passes.pipeline.lower import Lowered, lower
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import Lowered, lower, lower_predict
 from tests.parse_ir import parse_ir
 
 HERE = Path(__file__).resolve().parent

@@ -16,7 +16,7 @@ from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import export_file, to_onnx
 from compiler.interchange.onnx.import_file import import_file
 from compiler.layers.shared.activations import ACTIVATIONS
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.common.options import Options
 from netloom import predict

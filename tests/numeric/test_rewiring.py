@@ -16,7 +16,7 @@ from backends.reference import philox
 from backends.registry import backend
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Connect, Merged
-from compiler.ir.level2.variable_arrays import OWN
+from compiler.ir.space import OWN
 from compiler.passes.pipeline.lower import lower
 from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate

@@ -11,7 +11,7 @@ import pytest
 import netloom
 from backends.reference import philox
 from compiler.ir.level0.streams import stream_key
-from compiler.ir.level2.variable_arrays import OWN
+from compiler.ir.space import OWN
 from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps

@@ -29,9 +29,8 @@ from compiler.ir.level2.program import Merged, Order, Program
 from compiler.ir.space import DType
 from compiler.ir.text import print_ir
 from compiler.passes import passes_for
-from compiler.passes.pipeline.lower import lower
+from compiler.passes.pipeline.lower import lower, lower_predict
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph, Ran, run_passes
-from compiler.passes.pipeline.predict import lower_predict
 from compiler.verify.verify import verify_graph, verify_program
 from tests.parse_ir import parse_ir
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from backends.registry import backend
 from compiler.ir.level0.model import Model
-from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict
+from compiler.passes.pipeline.lower import ORDER, PHASE, data_name, lower_predict
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import put_weights
 from compiler.runtime.common.arrays import read_logical

@@ -10,8 +10,7 @@ import pytest
 
 from compiler.core.diagnostics import ModelError, Severity, Sink
 from compiler.core.render import render
-from compiler.expr.ast import Binary, Num, Ref, refs
-from compiler.expr.show import show
+from compiler.expr.ast import Binary, Num, Ref, refs, show
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import (
     Const,

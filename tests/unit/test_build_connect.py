@@ -12,7 +12,7 @@ import pytest
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
-from compiler.expr.show import show
+from compiler.expr.ast import show
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Planes, Projection
 from compiler.ir.level2.target import Capabilities

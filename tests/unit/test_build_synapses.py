@@ -9,8 +9,7 @@ import pytest
 
 from compiler.core.diagnostics import ModelError, Severity, Sink
 from compiler.core.render import render
-from compiler.expr.ast import Ref
-from compiler.expr.show import show
+from compiler.expr.ast import Ref, show
 from compiler.frontend.build.synapses import use as synapse_use
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import (

@@ -10,7 +10,7 @@ from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from tests.cpu.networks_for_use import write_network
 
 LAYERS = """

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile, Span
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary, show
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.interp import evaluate
 from compiler.expr.parse import parse_expr
-from compiler.expr.show import show
 from compiler.expr.simplify import simplify
 
 

@@ -19,6 +19,7 @@ from compiler.expr.ast import (
     Ref,
     Unary,
     children,
+    show,
 )
 from compiler.expr.parse import (
     Assign,
@@ -28,7 +29,6 @@ from compiler.expr.parse import (
     parse_signature,
     parse_statement,
 )
-from compiler.expr.show import show
 
 BEFORE = "key: "
 

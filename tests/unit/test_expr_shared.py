@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from backends.registry import backend
 from compiler.core.diagnostics import ModelError, Sink
 from compiler.core.source import NOWHERE
-from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, extent, refs, substitute, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, extent, refs, show, substitute, with_children
 from compiler.expr.check import erase, infer_dimension
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
 from compiler.expr.inline import Definition, expand, inline, named, reads_through, too_large
 from compiler.expr.interp import evaluate
 from compiler.expr.parse import parse_expr
-from compiler.expr.show import show
 from compiler.expr.simplify import has_random, simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS

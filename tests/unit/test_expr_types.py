@@ -7,13 +7,12 @@ import pytest
 
 from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile, Span
-from compiler.expr.ast import Expr
+from compiler.expr.ast import Expr, show
 from compiler.expr.check import erase, infer_dimension
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
 from compiler.expr.inline import Definition, expand, inline
 from compiler.expr.interp import evaluate
 from compiler.expr.parse import parse_expr
-from compiler.expr.show import show
 from compiler.expr.simplify import simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from compiler.core.diagnostics import Diagnostic, Sink
 from compiler.core.source import SourceFile, Span
-from compiler.expr.ast import Expr, Num, Quantity
+from compiler.expr.ast import Expr, Num, Quantity, show
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.parse import parse_expr
-from compiler.expr.show import show
 from compiler.expr.units import (
     CAPACITANCE,
     CONDUCTANCE,

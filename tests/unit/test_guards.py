@@ -1,8 +1,8 @@
-"""Guards of elements stand in the outermost loop that they depend on (backends/cpu/kernels/guards.py)."""
+"""Guards of elements stand in the outermost loop that they depend on (backends/cpu/kernels/lanes.py)."""
 
 from __future__ import annotations
 
-from backends.cpu.kernels.guards import placed
+from backends.cpu.kernels.lanes import placed
 from backends.kernel_ir.expr import code
 from backends.kernel_ir.stmt import For, Let, Set, Stmt, Style, lines_of
 

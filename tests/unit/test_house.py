@@ -37,7 +37,7 @@ def test_backends_import_no_passes() -> None:
 SEARCHING = {
     *("processor.py", "c_family/device_library.py", "c_family/names.py", "c_family/skeletons.py"),
     *("c_family/source_map.py", "cpu/emit/build.py", "cpu/export/standalone.py"),
-    *("cuda/emit/compile.py", "cuda/device/device.py", "kernel_ir/quote.py"),
+    *("cuda/emit/compile.py", "cuda/device/device.py", "kernel_ir/expr.py"),
 }
 """Files of backends with regular expressions: over names, headers, skeletons, quotations, and what devices and
 compilers say."""

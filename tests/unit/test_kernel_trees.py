@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.c_family.cprint import literal
-from backends.kernel_ir.expr import braces, call, cast, code, every, form, member, name, total
-from backends.kernel_ir.quote import quoted
+from backends.kernel_ir.expr import braces, call, cast, code, every, form, member, name, quoted, total
 from backends.kernel_ir.stmt import Let, lines_of, moved, when
 from backends.kernel_ir.stmt import Set as Store
 from backends.kernel_ir.tree import (

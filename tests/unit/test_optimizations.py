@@ -23,8 +23,7 @@ from compiler.ir.level2.program import Contract, Dense, Launch, Merged, Nest, On
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
-from compiler.passes.pipeline.lower import lower
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower, lower_predict
 from compiler.strategies import GROUPS
 
 STRATEGIES = {

@@ -24,7 +24,7 @@ RUNNERS = {
     "check": "compiler.runtime.prepare.check_model",
     "build": "compiler.runtime.build.build_model",
     "run": "compiler.runtime.execute.run_model",
-    "evaluate": "compiler.runtime.inference.evaluate.evaluate_file",
+    "evaluate": "compiler.runtime.inference.predict.evaluate_file",
     "predict": "compiler.runtime.inference.predict.predict_file",
 }
 SHOWN = {"format", "explain", "quiet", "timings", "help"}

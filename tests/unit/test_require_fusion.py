@@ -10,8 +10,7 @@ from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
 from compiler.core.diagnostics import ModelError
 from compiler.ir.level2.program import Kind
-from compiler.passes.pipeline.lower import lower
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower, lower_predict
 from tests.numeric.simulated import model_of
 
 MODEL = """\

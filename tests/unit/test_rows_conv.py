@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from backends.cpu.emit.emit import emit
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.strategies.cpu import rows_conv
 from netloom import predict
 from tests.cpu.networks_for_use import samples, write_network

@@ -1,6 +1,6 @@
 """standalone: one C file and its header that compute a network's outputs, without allocation and without libraries.
 
-Assumes: a merged program of a prediction (compiler/passes/pipeline/predict.py) and values for its weights.
+Assumes: a merged program of a prediction (compiler/passes/pipeline/lower.py) and values for its weights.
 Guarantees: <name>.c, <name>.h and, unless the weights are embedded, <name>.bin. `cc -O3 -c <name>.c` compiles it; the
 results are those of the same program in the CPU backend, bit for bit with the same floating-point options. Only
 <name>_predict and <name>_load have external linkage. The kernels are those of backends/cpu/emit/emit.py; tables and

@@ -21,8 +21,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import is_real
 from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
-from backends.cpu.kernels.guards import placed
-from backends.cpu.kernels.lanes import in_lanes
+from backends.cpu.kernels.lanes import in_lanes, placed
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, cond, every, form, total
 from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style, rewritten

@@ -45,7 +45,7 @@ class NestPrinter(NestBuilder):
         self.level = {d.name: i for i, d in enumerate(self.loops)}
         self.per_lane: dict[str, cprint.Scalar] = {}
         self.guards: dict[str, list[tuple[Let, ...]]] = {}
-        """Index and guard computations, by the variable of the dim in whose loop they stand (see guards.py)."""
+        """Index and guard computations, by the variable of the dim in whose loop they stand (see lanes.py)."""
         self.constants: list[Stmt] = []
         self.bases: dict[str, Code] = {}
         """Of formals whose lanes are neighbours in memory: where the first one is."""

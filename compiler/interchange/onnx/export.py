@@ -24,7 +24,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.layers import KIND
 from compiler.layers.shared.activations import ACTIVATIONS, activation
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
-from compiler.passes.pipeline.predict import lower_predict, refuse_trials
+from compiler.passes.pipeline.lower import lower_predict, refuse_trials
 from compiler.runtime.artifacts.safetensors import Reals, learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options

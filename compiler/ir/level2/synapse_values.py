@@ -1,8 +1,11 @@
-"""Readable variables of a projection's synapses, by the model's names.
+"""What statements read of a projection's synapses: their variables by the model's names, sums over them
+(`sum_post(w)`, `mean_instances(dw)` and their kin), and past values of neurons (`delayed(pre.v)`).
 
-Assumes: a legal projection.
-Guarantees: frontend, lowering and runner agree on names, arrays and units.
-Does not: read the values.
+Assumes: a legal projection. Sums are calls in values of statements of `update` and of `on`; delayed reads, calls with
+one dotted name, stand anywhere in a synapse but in its `pre:` and `post:` blocks.
+Guarantees: frontend, lowering and runner agree on names, arrays and units: one table, one definition of each form.
+Does not: read the values, compute sums (passes/projections/synapse_sums.py), or store past state
+(passes/cells/cell_arrays.py).
 """
 
 from __future__ import annotations
@@ -12,7 +15,57 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.ir.level2.variable_arrays import array_name, own_array
+from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, nodes, refs, rewrite
+from compiler.ir.space import array_name, own_array
+
+DELAYED: Final = "delayed"
+
+
+def delayed_name(e: Expr) -> str | None:
+    """`pre.v` of `delayed(pre.v)`; None for any other expression."""
+    match e:
+        case Call(func, (Ref(name),)) if func == DELAYED:
+            return name
+    return None
+
+
+def read_delayed(e: Expr) -> set[str]:
+    """The names with delayed reads in `e`."""
+    return {name for x in nodes(e) if (name := delayed_name(x)) is not None}
+
+
+def read_now(e: Expr) -> set[str]:
+    """The names with undelayed reads in `e`."""
+    return refs(rewrite(e, lambda x: x if delayed_name(x) is None else Num(0), top_down=True))
+
+
+INSTANCES: Final = "instances"
+KERNEL: Final = "kernel"
+
+SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre", INSTANCES, KERNEL)}
+    | {f"first_{KERNEL}": ("first", KERNEL)}
+)
+"""Name -> what is done, and the end whose neuron the synapses share: `sum_post(w)` is the sum of w over all synapses of
+the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network,
+`sum_kernel(w)` that over the synapses with the same element of the kernel, at all positions."""
+
+
+OVER_INSTANCES: Final = frozenset(name for name, (_, end) in SUMS.items() if end == INSTANCES)
+"""Those over instances, which statements of neurons have too."""
+
+
+def has_sums(e: Expr) -> bool:
+    """Whether `e` reads other synapses."""
+    return not calls(e).isdisjoint(SUMS)
+
+
+def over_instances(e: Expr) -> Call | None:
+    """The first sum over instances in `e`."""
+    if isinstance(e, Call) and e.func in OVER_INSTANCES:
+        return e
+    return next((found for k in children(e) if (found := over_instances(k)) is not None), None)
+
 
 COUNTED: Final[Mapping[str, str]] = MappingProxyType({"n_in": "post", "n_out": "pre"})
 """What expressions call the number of synapses of the neuron at an end."""

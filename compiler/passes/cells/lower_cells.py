@@ -23,12 +23,11 @@ import compiler.passes.cells.cell_arrays as cell_arrays
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.level1.spiking import SpikingGraph
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name, own_array
+from compiler.passes.cells.cell_arrays import copy_before
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_pools import POOL_INDEX, each_pool, pool_arrays, reduce_pools, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
-from compiler.passes.cells.state_history import copy_before
 from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import from_formula, initialise

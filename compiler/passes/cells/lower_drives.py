@@ -22,8 +22,7 @@ from compiler.core.symbols import model_name, printed, symbol
 from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level1.stages import DRIVES
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.cells.cell_arrays import FLAT, assigned, due_steps
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_timed import copy_of, read_timed

@@ -20,8 +20,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.stages import POISSON
-from compiler.ir.level2.variable_arrays import array_name
-from compiler.ir.space import DType
+from compiler.ir.space import DType, array_name
 from compiler.passes.cells.cell_arrays import FLAT, assigned
 from compiler.passes.cells.lower_drives import DriveLowering, SourceRows
 from compiler.passes.program.build_program import Place, Prototype

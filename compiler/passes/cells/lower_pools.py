@@ -21,8 +21,7 @@ from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.level1.stages import PAST
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N, assigned
 from compiler.passes.program.build_program import Place, ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise

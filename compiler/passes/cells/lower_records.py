@@ -22,8 +22,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.stages import EVENT_RECORDS, RECORDS, TRACES
 from compiler.ir.level2.synapse_values import recorded_events
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied

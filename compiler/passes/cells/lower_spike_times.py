@@ -16,8 +16,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.ir.level1.stages import POPULATIONS
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, own_array
 from compiler.passes.cells.cell_arrays import add_ring
 from compiler.passes.program.build_program import Place, ProgramBuilder
 from compiler.passes.program.init_values import read_file

@@ -18,8 +18,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.ir.level1.stages import TRIALS
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, own_array
 from compiler.passes.cells.cell_arrays import FLAT
 from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 from compiler.passes.program.clock import BEFORE

@@ -14,7 +14,7 @@ cleared forget what is on its way at an event of a phase: a spike arrives unless
 its arrival. That follows from the clock, so that it takes no state: at step k, the last clearing before it ended step
 j, the largest j < k with j % every == at, and what was emitted in step k - delay <= j is forgotten. The phase is data.
 Spikes of known deliveries wait likewise (StoredProjection.arrivals).
-Does not: make arrays (lower_cells, state_history), or forget what has arrived at an input.
+Does not: make arrays (lower_cells, cell_arrays), or forget what has arrived at an input.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Cond, Expr, Ref
-from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.ir.level1.synapses import DELAYS, AtNeurons, AtSynapses, Operation, SynapseCell
-from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level2.synapse_values import read_delayed
 from compiler.passes.model.known_deliveries import input_of
 from compiler.passes.model.synapse_symbols import read_of_neurons
 from compiler.passes.program.clock import BEFORE

@@ -16,7 +16,7 @@ from compiler.core.symbols import symbol
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
 from compiler.expr.inline import named
 from compiler.expr.simplify import has_random
-from compiler.ir.level2.synapse_sums import has_sums
+from compiler.ir.level2.synapse_values import has_sums
 
 WEIGHT: Final = Ref("weight")
 """What synapses without a model deliver."""

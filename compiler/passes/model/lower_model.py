@@ -19,8 +19,7 @@ import compiler.ir.level1.cells as l1
 from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE
 from compiler.core.symbols import symbol
-from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.passes.model.bind_symbols import bind_symbols, control_of
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.model.synapse_cells import SynapseCells

@@ -18,7 +18,7 @@ from compiler.connect.storage import STORAGES
 from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.ir.level1.cells import Instance
-from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.spiking import StoredProjection
 from compiler.ir.level1.synapses import External, SynapseCell
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL, bind_synapse

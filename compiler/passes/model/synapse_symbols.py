@@ -18,7 +18,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
 from compiler.ir.level1.synapses import External, SynapseCell
-from compiler.ir.level2.delayed import delayed_name, read_delayed, read_now
+from compiler.ir.level2.synapse_values import delayed_name, read_delayed, read_now
 from compiler.passes.program.clock import counter, time_of
 
 _ENDS: Final = ("pre", "post")

@@ -17,8 +17,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Expr, Ref, calls, rewrite
 from compiler.expr.functions import LOOKUP, called_table
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType
+from compiler.ir.space import DType, own_array
 
 
 def with_tables(

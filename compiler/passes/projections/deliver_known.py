@@ -19,8 +19,7 @@ from compiler.core.source import Span
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level1.stages import KNOWN
-from compiler.ir.level2.variable_arrays import array_name
-from compiler.ir.space import DType
+from compiler.ir.space import DType, array_name
 from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
 from compiler.passes.model.insert_delays import REMAINS
 from compiler.passes.model.known_deliveries import input_of, send_of

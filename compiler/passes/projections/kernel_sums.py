@@ -18,8 +18,7 @@ from compiler.connect.convolution import planes_of
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.synapses import SynapseSum
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType
+from compiler.ir.space import DType, own_array
 from compiler.passes.program.build_program import Place
 from compiler.passes.projections.synapse_text import SynapseKernel
 from compiler.passes.relations.stored_rows import CSR

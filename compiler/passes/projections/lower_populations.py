@@ -15,16 +15,14 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.connect import rule_of
 from compiler.core.symbols import model_name
-from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import Deliveries
+from compiler.passes.cells.cell_arrays import Deliveries, keep_past
 from compiler.passes.cells.lower_cells import lower_cells
 from compiler.passes.cells.lower_drives import DriveLowering, lower_drives
 from compiler.passes.cells.lower_inputs import lower_inputs
 from compiler.passes.cells.lower_records import record_events, record_rates, record_spikes, record_traces
 from compiler.passes.cells.lower_timed import lower_lookups, lower_orders, lower_timed
-from compiler.passes.cells.state_history import keep_past
 from compiler.passes.model.fixed_point_scales import input_quanta
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.lower_synapses import SynapseLowering

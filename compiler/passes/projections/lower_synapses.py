@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.synapses as l1
 import compiler.passes.projections.synapse_rows as rows
-from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.ir.level2.synapse_values import event_name, member_name
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.space import own_array
 from compiler.passes.cells.cell_arrays import Deliveries, due_steps, event_lists
 from compiler.passes.program.build_program import EVERY_STEP, Place, ProgramBuilder
 from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of

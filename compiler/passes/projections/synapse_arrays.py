@@ -22,8 +22,7 @@ from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import COUNTED
-from compiler.ir.level2.variable_arrays import array_name
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation

@@ -19,8 +19,7 @@ from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.synapses import GONE, REPLACED, NewSynapses
 from compiler.ir.level2.synapse_values import stored_by_target
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, own_array
 from compiler.passes.program.build_program import Place
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import placed

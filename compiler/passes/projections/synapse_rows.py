@@ -24,11 +24,9 @@ from compiler.expr.interp import evaluate
 from compiler.ir.level1.stages import ENDS_PAST
 from compiler.ir.level1.synapses import DELAYS, Arrival, Keep, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_values import own_name
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, Deliveries, delivered_name, room_of
+from compiler.ir.space import DType, Role, array_name, own_array
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, Past, delivered_name, past_row, room_of
 from compiler.passes.cells.cell_columns import propagator
-from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.program.build_program import Draft, Place, Prototype, Signature
 from compiler.passes.projections.synapse_arrays import counted_formals, placed
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel
@@ -43,7 +41,7 @@ SLOTS = 2  # of the lists of a condition without delay: that of this step, and o
 @dataclass(frozen=True)
 class BoundArray:
     """The array of a name: an element per neuron of an end ("pre", "post"), per synapse ("syn"), or one ("one").
-    `slots`: it is a ring buffer of that many (state_history), and the element is that of the step in which an event
+    `slots`: it is a ring buffer of that many (cell_arrays), and the element is that of the step in which an event
     that arrives now was emitted; `kind`: of ring buffers with as many slots, which share their columns."""
 
     array: str

@@ -19,8 +19,8 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Cond, Expr, Ref
 from compiler.ir.level1.synapses import EXISTS, SynapseCell, SynapseSum
-from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.synapse_values import INSTANCES, KERNEL
+from compiler.ir.space import own_array
 from compiler.passes.program.build_program import Place
 from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array

@@ -17,8 +17,7 @@ from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level1.synapses import DELAYS, External
 from compiler.ir.level2.synapse_values import COUNTED
-from compiler.ir.level2.variable_arrays import array_name, own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL
 from compiler.passes.program.init_values import from_formula, initialise

@@ -22,7 +22,7 @@ from compiler.connect.convolution import planes_of
 from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level2.synapse_values import own_name
-from compiler.ir.level2.variable_arrays import OWN
+from compiler.ir.space import OWN
 from compiler.layers import DENSE, KIND
 from compiler.passes.relations.stored_rows import PART
 

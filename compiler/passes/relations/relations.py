@@ -16,8 +16,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import STORAGES
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType
+from compiler.ir.space import DType, own_array
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 
 

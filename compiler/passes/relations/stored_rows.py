@@ -25,8 +25,7 @@ from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
-from compiler.ir.level2.variable_arrays import own_array
-from compiler.ir.space import DType, Role
+from compiler.ir.space import DType, Role, own_array
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")

@@ -17,7 +17,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.synapses as s1
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
+from compiler.ir.level2.synapse_values import INSTANCES, SUMS, has_sums
 
 
 @dataclass(frozen=True)

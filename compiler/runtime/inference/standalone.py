@@ -16,7 +16,7 @@ import numpy as np
 from backends.cpu.export.standalone import Port, write_standalone
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic, RunError
-from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict, refuse_trials
+from compiler.passes.pipeline.lower import ORDER, PHASE, data_name, lower_predict, refuse_trials
 from compiler.passes.tensors.fold_norms import folded
 from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.safetensors import learned

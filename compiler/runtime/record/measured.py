@@ -20,7 +20,7 @@ from backends.protocol import Instance
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level2.synapse_values import own_name, variable_array
-from compiler.ir.level2.variable_arrays import array_name, own_array
+from compiler.ir.space import array_name, own_array
 from compiler.runtime.common.arrays import read_logical
 
 _REDUCE: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {

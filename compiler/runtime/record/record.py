@@ -25,7 +25,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.diagnostics import RunError
 from compiler.ir.level2.synapse_values import recorded_events
-from compiler.ir.level2.variable_arrays import array_name, own_array
+from compiler.ir.space import array_name, own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)

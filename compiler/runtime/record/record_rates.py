@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Instance
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.space import own_array
 from compiler.runtime.common.rates import rate_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 from compiler.runtime.record.record import ZERO

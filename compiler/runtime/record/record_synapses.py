@@ -28,7 +28,7 @@ from backends.protocol import Instance
 from compiler.connect import Form, rule_of
 from compiler.connect.pairs import pair_order, pairs_of
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.space import own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 
 Order = npt.NDArray[np.int64] | None

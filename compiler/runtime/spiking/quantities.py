@@ -25,7 +25,7 @@ from compiler.ir.level2.synapse_values import (
     synapse_variables,
     variable_array,
 )
-from compiler.ir.level2.variable_arrays import array_name, own_array
+from compiler.ir.space import array_name, own_array
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.record.record_synapses import moving, synapse_ends, user_order
 

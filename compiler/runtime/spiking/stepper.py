@@ -27,7 +27,7 @@ import compiler.runtime.artifacts.checkpoint as checkpoint
 from backends.protocol import AnyArray, Instance
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import make_folder
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.space import own_array
 from compiler.runtime.build import build_prepared
 from compiler.runtime.common.arrays import persistent_arrays
 from compiler.runtime.common.hashes import model_hash

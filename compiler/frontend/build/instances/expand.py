@@ -20,13 +20,12 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, Num, Ref, refs, rewrite, substitute
+from compiler.expr.ast import Call, Expr, Num, Ref, refs, rewrite, shorten, substitute
 from compiler.expr.inline import too_large
-from compiler.expr.show import shorten
 from compiler.frontend.build.instances.neurons import check_drawn
 from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
 from compiler.ir.level0.controls import rewritten
-from compiler.ir.level2.synapse_sums import OVER_INSTANCES, SUMS, over_instances
+from compiler.ir.level2.synapse_values import OVER_INSTANCES, SUMS, over_instances
 
 Names = tuple[str, ...]
 

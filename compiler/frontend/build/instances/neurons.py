@@ -15,10 +15,9 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, Ref, children, refs, substitute
+from compiler.expr.ast import Call, Expr, Ref, children, refs, shorten, substitute
 from compiler.expr.inline import named
 from compiler.expr.parse import Assign
-from compiler.expr.show import shorten
 from compiler.frontend.build.instances.pool_sums import AT_EVENTS, check_nested
 from compiler.frontend.build.instances.shared import read_alone
 from compiler.frontend.build.instances.sums import has_own_sums, take_sums
@@ -26,7 +25,7 @@ from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assi
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted
 from compiler.frontend.build.shared.self_names import HIDDEN, INSTANCE, PARAMS, SELF, as_written
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level2.synapse_sums import INSTANCES, OVER_INSTANCES
+from compiler.ir.level2.synapse_values import INSTANCES, OVER_INSTANCES
 
 _SAME = (HIDDEN | frozenset(SELF)) - {INSTANCE, PARAMS[INSTANCE]}
 """Names that have one value in all instances."""

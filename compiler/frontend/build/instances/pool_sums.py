@@ -14,16 +14,15 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, calls, children, refs, rewrite
+from compiler.expr.ast import Call, Expr, calls, children, refs, rewrite, shorten
 from compiler.expr.parse import Assign
-from compiler.expr.show import shorten
 from compiler.frontend.build.instances.sums import has_own_sums, take_sums
 from compiler.frontend.build.shared.definition_builder import Draft, assigned
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted
 from compiler.frontend.build.shared.self_names import as_written
 from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.pool_sums import OPERATIONS, POOL_SUMS, SCOPES, pool_sums
-from compiler.ir.level2.synapse_sums import OVER_INSTANCES
+from compiler.ir.level2.synapse_values import OVER_INSTANCES
 
 AT_EVENTS = frozenset({*OVER_INSTANCES, *POOL_SUMS})
 """The functions that read other neurons in statements of `on`."""

@@ -11,7 +11,7 @@ from compiler.expr.ast import Call, Expr, children, refs
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.values import items_of, text_of
 from compiler.frontend.schema.wording import suggested
-from compiler.ir.level2.synapse_sums import OVER_INSTANCES
+from compiler.ir.level2.synapse_values import OVER_INSTANCES
 
 
 def shared_states(d: Draft) -> tuple[str, ...] | None:

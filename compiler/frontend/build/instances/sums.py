@@ -12,14 +12,13 @@ from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, substitute, with_children
-from compiler.expr.show import shorten
+from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, shorten, substitute, with_children
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_tree
 from compiler.ir.level0.pool_sums import POOL_SUMS
-from compiler.ir.level2.synapse_sums import SUMS
+from compiler.ir.level2.synapse_values import SUMS
 
 NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
 

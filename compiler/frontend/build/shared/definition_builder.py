@@ -21,8 +21,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Ref, refs
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
-from compiler.expr.unit_names import unit_meant
-from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
+from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit, unit_meant
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
 from compiler.frontend.build.shared.random_help import with_distribution
 from compiler.frontend.build.shared.self_names import HIDDEN, SELF

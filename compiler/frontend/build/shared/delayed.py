@@ -17,7 +17,7 @@ from typing import Final
 from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.ast import Call, Expr, Num, Ref, children, rewrite, substitute, with_children
 from compiler.expr.units import Dimension
-from compiler.ir.level2.delayed import DELAYED
+from compiler.ir.level2.synapse_values import DELAYED
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,24 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref, calls, children, nodes, refs, rewrite, with_children
+from compiler.expr.ast import (
+    Binary,
+    Call,
+    Expr,
+    Num,
+    Ref,
+    calls,
+    children,
+    nodes,
+    refs,
+    rewrite,
+    shorten,
+    with_children,
+)
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS, called_table
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import Assign, Do, Statement, parse_statement
-from compiler.expr.show import shorten
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension, describe
@@ -33,7 +45,7 @@ from compiler.frontend.build.shared.self_names import hide
 from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level2.delayed import DELAYED
+from compiler.ir.level2.synapse_values import DELAYED
 
 _ASSIGNS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)", re.ASCII)
 _NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})

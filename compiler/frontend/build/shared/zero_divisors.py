@@ -17,9 +17,8 @@ import numpy as np
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Expr, Num, refs, substitute
+from compiler.expr.ast import Binary, Expr, Num, refs, shorten, substitute
 from compiler.expr.inline import named
-from compiler.expr.show import shorten
 from compiler.expr.simplify import simplify
 from compiler.frontend.build.shared.values import Context
 from compiler.ir.level0.divisors import deciding, is_zero

@@ -13,8 +13,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
-from compiler.expr.ast import Call, Expr, Ref, refs, rewrite
-from compiler.expr.show import show
+from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expression

@@ -24,9 +24,7 @@ from compiler.expr.inline import named, reads_through, too_large
 from compiler.frontend.build.instances.shared import read_alone
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.frontend.yaml import tree
-from compiler.ir.level2.delayed import read_delayed
-from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
-from compiler.ir.level2.synapse_values import COUNTED
+from compiler.ir.level2.synapse_values import COUNTED, INSTANCES, SUMS, read_delayed
 
 
 def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:

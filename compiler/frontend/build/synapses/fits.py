@@ -26,9 +26,7 @@ from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.ir.level2.delayed import read_delayed, read_now
-from compiler.ir.level2.synapse_sums import KERNEL, SUMS
-from compiler.ir.level2.synapse_values import COUNTED
+from compiler.ir.level2.synapse_values import COUNTED, KERNEL, SUMS, read_delayed, read_now
 
 
 def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:

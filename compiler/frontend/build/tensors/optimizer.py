@@ -19,10 +19,9 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Call, Expr, Ref, calls, children, refs, substitute
+from compiler.expr.ast import Binary, Call, Expr, Ref, calls, children, refs, show, substitute
 from compiler.expr.inline import Definition
 from compiler.expr.parse import Assign, own_expr, parse_signature
-from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.shared.definitions import Definitions

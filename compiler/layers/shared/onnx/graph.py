@@ -19,9 +19,8 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
 from compiler.core.names import numbered_name
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary, show
 from compiler.expr.inline import expand
-from compiler.expr.show import show
 
 Reals = npt.NDArray[np.floating]
 
