@@ -103,10 +103,8 @@ def raster(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) 
                 dots.axhline(base - 0.5, color="#babdb6", linewidth=0.6)
     dots.set_ylim(-0.5, max(base - 0.5, 0.5))
     dots.set_yticks(ticks, [_band(n, recorded[n]) for n in names])
-    dots.set_ylabel("neuron")
-    dots.set_title(model.name if every == 1 else f"{model.name} (one neuron in {every} is shown)")
-    rates.set_ylabel("rate (Hz)")
-    rates.set_ylim(bottom=0)
+    dots.set(ylabel="neuron", title=model.name if every == 1 else f"{model.name} (one neuron in {every} is shown)")
+    rates.set(ylabel="rate (Hz)", ylim=(0, None))
     label_time(rates, look, axis)
     if rates.get_legend_handles_labels()[0]:
         rates.legend(loc="upper right", ncols=min(4, len(names)), fontsize="small")
@@ -127,9 +125,7 @@ def rate(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) ->
         for number, name in enumerate(names_of(plot)):
             times, values = file[name]["time"][:] / axis[2], file[name]["rate"][:]
             axes.plot(times, values, linewidth=1, color=color_of(number), label=name, drawstyle="steps-pre")
-    axes.set_title(f"{model.name}: rates")
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("rate (Hz)")
+    axes.set(title=f"{model.name}: rates", ylim=(0, None), ylabel="rate (Hz)")
     label_time(axes, plot.look, axis)
     axes.legend(loc="upper right", fontsize="small")
     return figure
@@ -180,11 +176,8 @@ def isi(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> 
             shares, bins = np.histogram(each, 25, (0, max(2.0, float(each.max()))))
             label = f"{name}: mean {each.mean():.2f}"
             right.stairs(shares / len(each), bins, color=color_of(number), label=label)
-    left.set_xscale("log")
-    left.set_xlabel("interval (ms)")
-    left.set_ylabel("share of the intervals")
-    right.set_xlabel("CV of the intervals")
-    right.set_ylabel("share of the neurons")
+    left.set(xscale="log", xlabel="interval (ms)", ylabel="share of the intervals")
+    right.set(xlabel="CV of the intervals", ylabel="share of the neurons")
     figure.suptitle(f"{model.name}: intervals between spikes", fontsize="medium")
     for axes in (left, right):
         if axes.get_legend_handles_labels()[0]:
@@ -214,10 +207,9 @@ def spectrum(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None
             return None
         frequency, power = welch(signal, per_second, nperseg=min(len(signal), max(8, int(per_second))))
         axes.semilogy(frequency[1:], power[1:], linewidth=1, color=color_of(number), label=name)
-    axes.set_title(f"{model.name}: spectrum of the rates")
-    axes.set_xlabel("frequency (Hz)")
-    axes.set_ylabel("power (Hz²/Hz)")
-    axes.set_xlim(left=0)
+    axes.set(
+        title=f"{model.name}: spectrum of the rates", xlabel="frequency (Hz)", ylabel="power (Hz²/Hz)", xlim=(0, None)
+    )
     axes.legend(fontsize="small")
     return figure
 
@@ -254,9 +246,7 @@ def correlogram(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | N
             values[most] = np.nan
         axes.plot(lags, values, linewidth=1, color=color_of(number), label=a if a == b else f"{a}, {b}")
     axes.axhline(0, color="#babdb6", linewidth=0.6)
-    axes.set_title(f"{model.name}: correlation of the rates")
-    axes.set_xlabel("lag (ms)")
-    axes.set_ylabel("correlation coefficient")
+    axes.set(title=f"{model.name}: correlation of the rates", xlabel="lag (ms)", ylabel="correlation coefficient")
     axes.legend(fontsize="small")
     return figure
 
@@ -280,9 +270,11 @@ def psth(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) ->
         counts, _ = np.histogram(within, edges)
         rates = counts * 1000.0 / (activity.neurons * trials * np.diff(edges) * activity.dt)
         axes.stairs(rates, edges * activity.dt, color=color_of(number), label=name)
-    axes.set_title(f"{model.name}: rates since a stimulus, mean of {trials:,}")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("time since the stimulus (ms)")
-    axes.set_ylabel("rate (Hz)")
+    axes.set(
+        title=f"{model.name}: rates since a stimulus, mean of {trials:,}",
+        ylim=(0, None),
+        xlabel="time since the stimulus (ms)",
+        ylabel="rate (Hz)",
+    )
     axes.legend(fontsize="small")
     return figure

@@ -46,9 +46,7 @@ def confusion(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | Non
         names = class_names(model, classes)
         axes.set_xticks(range(classes), names, rotation=0 if len("".join(names)) <= 2 * classes else 90)
         axes.set_yticks(range(classes), names)
-    axes.set_xlabel("taken for")
-    axes.set_ylabel("class")
-    axes.set_title(f"{model.name}: epoch {last['epoch']}, {part}")
+    axes.set(xlabel="taken for", ylabel="class", title=f"{model.name}: epoch {last['epoch']}, {part}")
     return figure
 
 

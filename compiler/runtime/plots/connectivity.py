@@ -44,7 +44,5 @@ def connectivity(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | 
         for i, j in np.argwhere(image > 0):
             color = "white" if image[i, j] > 0.6 * image.max() else "black"
             axes.text(j, i, f"{image[i, j]:.3g}", ha="center", va="center", fontsize="small", color=color)
-    axes.set_xlabel("target")
-    axes.set_ylabel("source")
-    axes.set_title(f"{model.name}: connections")
+    axes.set(xlabel="target", ylabel="source", title=f"{model.name}: connections")
     return figure

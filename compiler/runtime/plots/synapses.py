@@ -67,9 +67,7 @@ def histogram(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | Non
             counts, _ = np.histogram(first, edges)
             axes.stairs(counts, edges, color="#2e3436", linewidth=1, label=f"at {samples[0]:g} ms")
             axes.legend(fontsize="small")
-    axes.set_title(f"{model.name}: {projection}")
-    axes.set_xlabel(labelled(variable, unit))
-    axes.set_ylabel("synapses")
+    axes.set(title=f"{model.name}: {projection}", xlabel=labelled(variable, unit), ylabel="synapses")
     return figure
 
 
@@ -112,9 +110,11 @@ def matrix(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) 
         extent=(-0.5, width - 0.5, height - 0.5, -0.5),
     )
     figure.colorbar(shown, ax=axes, label=labelled(variable, unit))
-    axes.set_title(f"{model.name}: {projection}")
-    axes.set_xlabel("source: " + ", ".join(sources) if len(sources) < 5 else "source")
-    axes.set_ylabel("target: " + ", ".join(targets) if len(targets) < 5 else "target")
+    axes.set(
+        title=f"{model.name}: {projection}",
+        xlabel="source: " + ", ".join(sources) if len(sources) < 5 else "source",
+        ylabel="target: " + ", ".join(targets) if len(targets) < 5 else "target",
+    )
     return figure
 
 
@@ -140,9 +140,11 @@ def evolution(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | Non
             low, high = np.nanquantile(values, (0.1, 0.9), axis=1)
             axes.fill_between(times / scale, low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(times / scale, np.nanmean(values, axis=1), color=color, linewidth=2, label=f"{name}: mean")
-    axes.set_title(f"{model.name}: {projection}")
-    axes.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
-    axes.set_ylabel(labelled(variable, unit))
+    axes.set(
+        title=f"{model.name}: {projection}",
+        xlabel=f"time ({'s' if scale > 1 else 'ms'})",
+        ylabel=labelled(variable, unit),
+    )
     if plot.look.limits is not None:
         axes.set_ylim(*plot.look.limits)
     if plot.look.time is not None:

@@ -38,9 +38,7 @@ def training(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None
                 _curve(at, epochs, [r.get(key, np.nan) for r in rows], label, color)
         if watched is not None and (best := best_epoch(rows, watched)):
             at.axvline(best, label=f"best epoch {best}", color=COLORS[2], linestyle=":", linewidth=1.1)
-        at.set_title(name)
-        at.set_xlabel("epoch")
-        at.set_ylabel(name)
+        at.set(title=name, xlabel="epoch", ylabel=name)
         at.xaxis.get_major_locator().set_params(integer=True)
         if name == "loss":
             at.set_ylim(bottom=0)
