@@ -8,7 +8,7 @@ Guarantees: Python, templates, C headers and Markdown are counted, blank lines a
 if its file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is
 named: of these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood.
 Raises ValueError where more than an eighth of a named file stood at the review (a dozen lines of a short one), or no
-line of it is of a commit of its entry.
+line of it is of a commit of its entry; or where an entry lacks something, or names a commit that there is not.
 Does not: compile anything, or tell what a line is worth.
 """
 
@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("capabilities.toml")
@@ -63,8 +64,14 @@ class Table:
 
 def table(path: Path = TABLE) -> Table:
     read = tomllib.loads(path.read_text(encoding="utf-8"))
-    added = (Added(a["name"], a["kind"], tuple(a["commits"]), tuple(a["paths"])) for a in read["added"])
-    return Table(read["review"], tuple(added))
+    return Table(read["review"], tuple(_entry(a, k) for k, a in enumerate(read["added"], 1)))
+
+
+def _entry(read: Mapping[str, Any], number: int) -> Added:
+    missing = [key for key in ("name", "kind", "commits", "paths") if key not in read]
+    if missing:
+        raise ValueError(f"entry {number} of the table ({read.get('name', 'without a name')}) lacks `{missing[0]}`")
+    return Added(read["name"], read["kind"], tuple(read["commits"]), tuple(read["paths"]))
 
 
 # ------------------------------------------------------------------------------------------ what git knows
@@ -95,9 +102,12 @@ def origins(root: Path, review: str, revision: str, file: str) -> Counter[str]:
     return Counter("" if line.startswith("^") else line[:SHORT] for line in said.splitlines())
 
 
-def growth(root: Path, commit: str) -> int:
-    """By how many lines a commit made the files that count longer."""
-    said = git(root, "show", "--numstat", "--format=", "-w", "-M", commit, "--", *FOLDERS)
+def growth(root: Path, commit: str, entry: str) -> int:
+    """By how many lines a commit of an entry made the files that count longer."""
+    try:
+        said = git(root, "show", "--numstat", "--format=", "-w", "-M", commit, "--", *FOLDERS)
+    except subprocess.CalledProcessError:
+        raise ValueError(f"`{entry}` names the commit {commit}, which there is not") from None
     changed = (line.split("\t") for line in said.splitlines())
     return sum(int(more) - int(less) for more, less, name in changed if name.rstrip("}").endswith(ENDINGS))
 
@@ -120,8 +130,8 @@ def counted(root: Path, named: Table, revision: str) -> Counted:
     now = lines_of(root, revision)
     with ThreadPoolExecutor() as pool:
         written = dict(zip(now, pool.map(lambda f: origins(root, named.review, revision, f), now), strict=True))
-        commits = [c for a in named.added for c in a.commits]
-        longer = dict(zip(commits, pool.map(lambda c: growth(root, c), commits), strict=True))
+        commits = {c: a.name for a in named.added for c in a.commits}
+        longer = dict(zip(commits, pool.map(lambda c: growth(root, *c), commits.items()), strict=True))
     whole: dict[tuple[Added, str], int] = {}
     lines: dict[str, list[tuple[str, int]]] = {}
     for file, by in written.items():
@@ -200,7 +210,10 @@ def _of_entries(of: Counted) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    print("\n".join(report(counted(ROOT, table(), arguments[0] if arguments else "HEAD"))))
+    try:
+        print("\n".join(report(counted(ROOT, table(), arguments[0] if arguments else "HEAD"))))
+    except ValueError as error:
+        sys.exit(f"{TABLE.name}: {error}")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,16 @@ def test_a_file_of_the_review_is_not_new(history: History) -> None:
         counted(history.root, Table(review, (Added("feature", "speed", (feature,), ("compiler/old/a.py",)),)), "HEAD")
 
 
+def test_what_an_entry_lacks_is_named(history: History) -> None:
+    review = history.commit(old=text(0, 20))
+    with pytest.raises(ValueError, match="`feature` names the commit 12345678, which there is not"):
+        counted(history.root, Table(review, (Added("feature", "speed", ("12345678",), ()),)), "HEAD")
+    path = history.root / "table.toml"
+    path.write_text(f'review = "{review}"\n[[added]]\nname = "feature"\nkind = "speed"\npaths = []\n')
+    with pytest.raises(ValueError, match=r"entry 1 of the table \(feature\) lacks `commits`"):
+        table(path)
+
+
 def test_folders() -> None:
     assert folder_of("compiler/frontend/build/spiking/x.py") == "compiler/frontend/build"
     assert folder_of("backends/cuda/run/x.py") == "backends/cuda" and folder_of("backends/cache.py") == "backends"
