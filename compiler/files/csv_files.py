@@ -24,14 +24,24 @@ _LONGEST: Final = 1 << 24  # characters of a line
 
 
 def column_names(path: Path) -> list[str]:
-    """The names in the first line; [] where it holds numbers."""
+    """The names in the first line; [] where it holds numbers. Raises OSError, ValueError."""
     names = _first(path)
-    return [] if all(_is_number(n) for n in names) else names
+    if all(_is_number(n) for n in names):
+        return []
+    twice = next((n for k, n in enumerate(names) if n in names[:k]), None)
+    if twice is not None:
+        raise ValueError(f"its first line names `{twice}` twice")
+    return names
+
+
+def _open(path: Path) -> IO[str]:
+    """A byte order mark, which spreadsheets write, is no part of the first name."""
+    return path.open(encoding="utf-8-sig")
 
 
 def _first(path: Path) -> list[str]:
     regular(path)
-    with path.open(encoding="utf-8") as stream:
+    with _open(path) as stream:
         line = next(_lines(stream), "")
     return [n.strip().strip('"') for n in line.strip().split(",")]
 
@@ -61,15 +71,41 @@ def table_parts(path: Path, columns: Sequence[str] | None) -> Iterator[Floats]:
         raise ValueError(f"it has no column `{missing}`")
     chosen = None if columns is None else [names.index(c) for c in columns]
     rows = max(_PART // max(len(_first(path)), 1), 1)
-    with path.open(encoding="utf-8") as stream:
-        lines_of = _lines(stream)
+    with _open(path) as stream:
+        lines_of = enumerate(_lines(stream), 1)
         if columns is not None:
-            next(lines_of)
-        for lines in iter(lambda: [x for x in islice(lines_of, rows) if x.strip()], []):
-            table = np.loadtxt(lines, delimiter=",", ndmin=2)
+            next(lines_of, None)
+        for lines in iter(lambda: [x for x in islice(lines_of, rows) if x[1].strip()], []):
+            table = _numbers(lines)
             if columns is not None and table.shape[1] != len(names):
                 raise ValueError(f"its first line names {len(names)} columns, the others have {table.shape[1]}")
             yield table if chosen is None else np.ascontiguousarray(table[:, chosen])
+
+
+def _numbers(lines: Sequence[tuple[int, str]]) -> Floats:
+    """The numbers of lines, which come with their number in the file. Raises ValueError, which names the line."""
+    try:
+        return np.loadtxt([text for _, text in lines], delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise ValueError(_mistake(lines) or str(error)) from None
+
+
+def _mistake(lines: Sequence[tuple[int, str]]) -> str | None:
+    """What is wrong in the first line that is."""
+    columns = 0
+    for number, text in lines:
+        values = text.partition("#")[0].strip().split(",")
+        if values == [""]:
+            continue
+        for k, value in enumerate(values, 1):
+            if not value.strip():
+                return f"column {k} of line {number} is empty"
+            if not _is_number(value) or "_" in value:
+                return f"column {k} of line {number} is no number: `{value.strip()[:40]}`"
+        if columns not in (0, len(values)):
+            return f"line {number} has {len(values)} numbers, those before it {columns}"
+        columns = len(values)
+    return None
 
 
 def csv_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
@@ -93,9 +129,11 @@ def _whole(part: Floats) -> npt.NDArray[np.bool_]:
 def read_table(path: Path) -> npt.NDArray[Any]:
     """The numbers of a file without names, in the shape that np.loadtxt gives them (one row, or one column, is a
     vector). Raises OSError, ValueError."""
-    regular(path)
-    with path.open(encoding="utf-8") as stream:
-        return np.loadtxt(_lines(stream), delimiter=",", ndmin=1)
+    parts = list(table_parts(path, None))
+    if len({part.shape[1] for part in parts}) > 1:
+        raise ValueError("its lines have different numbers of columns")
+    table = np.concatenate(parts) if parts else np.zeros((0, 1))
+    return table.ravel() if 1 in table.shape else table
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> npt.NDArray[Any]:

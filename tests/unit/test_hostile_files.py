@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -26,6 +27,7 @@ from compiler.core.disk import write_text
 from compiler.core.strict_json import dumps
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
+from compiler.files.csv_files import read_columns, read_table
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Target
 from compiler.runtime.artifacts.checkpoint import read_position
@@ -181,6 +183,36 @@ def test_csv_of_one_line(tmp_path: Path) -> None:
     for reader in READERS:
         with at_once(2), pytest.raises(ValueError, match="longer than"):
             reader(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n1,2\n\n3,oops\n", "column 2 of line 4 is no number: `oops`"),
+        ("x,y\n1,2\n3,\n", "column 2 of line 3 is empty"),
+        ("x,y\n1,2\n# 1\n3,4,5\n", "line 4 has 3 numbers, those before it 2"),
+        ("x,y\n1\n2\n", "its first line names 2 columns, the others have 1"),
+        ("x,y,x\n1,2,3\n", "its first line names `x` twice"),
+        ("y\n1\n", "it has no column `x`"),
+        ("", "it has no column `x`"),
+    ],
+)
+def test_csv_errors_count_lines_of_the_file(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_columns(path, ["x"])
+
+
+def test_csv_of_spreadsheets(tmp_path: Path) -> None:
+    """Which begin with a byte order mark."""
+    path = tmp_path / "d.csv"
+    path.write_bytes(b"\xef\xbb\xbfx,y\r\n1,2\r\n3,4\r\n")
+    assert read_columns(path, ["y", "x"]).tolist() == [[2, 1], [4, 3]]
+    path.write_bytes(b"\xef\xbb\xbf1\r\n2.5\r\n")
+    assert read_table(path).tolist() == [1, 2.5]
+    path.write_bytes(b"")
+    assert read_table(path).tolist() == []
 
 
 def test_parquet_of_one_value(tmp_path: Path) -> None:
