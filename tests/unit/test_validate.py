@@ -230,6 +230,13 @@ CASES = [
         "`times` must be at least 1",
         None,
     ),
+    (
+        "network: {inputs: {x: {from: p, of: spikes, dtype: int32}}, layers: [{softmax: {}}]}",
+        "E0108",
+        "dtype",
+        "`dtype` cannot stand beside `from`",
+        "`dtype` goes with `shape`: leave one of them out",
+    ),
     ("simulate: {dt: 0, duration: 1 s}", "E0106", "0", "`dt` must be above 0", None),
     ("simulate: {dt: .inf, duration: 1 s}", "E0106", ".inf", "`dt` must be finite", None),
     (

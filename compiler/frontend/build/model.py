@@ -79,6 +79,8 @@ def build_model(
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
     simulate = None if simulate_block is None else build_simulate(simulate_block, populations, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
+    network = spiking.driving.built.network
+    recorded.trials = network is not None and any(i.activity is not None for i in network.inputs)
     train = _train(root, spiking.driving, resolved.uses, c)
     has_train = mapping(root.get("train")) is not None
     plots = build_plots(root.get("plots"), populations, recorded, has_train, c)
@@ -101,7 +103,7 @@ def build_model(
         histograms=tuple(recorded.histograms),
         tables=tuple(recorded.tables),
         events=tuple(recorded.events),
-        network=spiking.driving.built.network,
+        network=network,
         train=train,
         plots=plots,
         expect=expect,

@@ -72,8 +72,8 @@ def _args(kind: str, r: Reader, at: Span, populations: Populations, recorded: Re
 def _need_rates(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
     missing = next((n for n in names if n not in recorded.rated), None)
     if missing is not None and "rate" not in recorded.refused:  # else the mistake was reported there
-        help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
-        c.sink.error("E0213", f"the rate of `{missing}` is not recorded", node.span, help)
+        what = f"the rate of `{missing}` is not recorded"
+        recorded.lacks(what, f"rate: {{from: {missing}, every: 10 ms}}", node.span, c)
     return missing is None
 
 
@@ -86,8 +86,8 @@ def _of_synapses(kind: str, r: Reader, recorded: Recorded) -> Args | None:
         if "synapses" in recorded.refused:
             return None  # the error was reported there
         message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
-        help = f"add `- synapses: {{from: {source.text}, variables: [{variable.text}]}}` to `record`"
-        r.c.sink.error("E0213", message, variable.span, help)
+        entry = f"synapses: {{from: {source.text}, variables: [{variable.text}]}}"
+        recorded.lacks(message, entry, variable.span, r.c)
         return None
     shown = (("from", source.text), ("variable", variable.text))
     if kind != "histogram":

@@ -117,7 +117,7 @@ def _check_presence(kind: spec.Block, node: Mapping, place: scalars.Place, meant
     there |= meant
     if place.partial or (not place.expanded and any(k in there for k in kind.open_with)):
         return []
-    needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
+    needed = _needed(kind, node, there, place)
     covered = {o for _, o in needed}
     missing = [f"`{k}`" for k in kind.required if k not in there]
     missing += [
@@ -129,6 +129,20 @@ def _check_presence(kind: spec.Block, node: Mapping, place: scalars.Place, meant
     if some and not there.intersection(some):
         missing.append(f"one of {quoted(some, 'and')}")
     return [*missing, *(f"`{o}` (for `{k}`)" for k, o in needed)]
+
+
+def _needed(kind: spec.Block, node: Mapping, there: set[str], place: scalars.Place) -> list[tuple[str, str]]:
+    """Keys and what they need, and lack. Reports keys that need what would exclude another one."""
+    needed = []
+    for key, other in ((k, o) for k, others in kind.needs for o in others if k in there and o not in there):
+        rivals = [k for group in kind.one_of if other in group for k in group if k in there]
+        entry = node.entry(key)
+        if rivals and entry is not None:
+            message = f"`{key}` cannot stand beside `{rivals[0]}` in {place}"
+            place.sink.error("E0108", message, entry.key.span, f"`{key}` goes with `{other}`: leave one of them out")
+        else:
+            needed.append((key, other))
+    return needed
 
 
 def _example_of_missing(kind: spec.Block, there: set[str]) -> str | None:

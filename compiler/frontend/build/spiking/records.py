@@ -53,6 +53,16 @@ class Recorded:
     kept: set[tuple[str, str, str]] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     """Kinds with an invalid entry, or one that depends on an invalid block: a missing record may be that one."""
+    trials: bool = False
+    """Whether samples are trials, which are not recorded."""
+
+    def lacks(self, what: str, entry: str, at: Span, c: Context) -> None:
+        """Report what is read, but not recorded; `entry`: what `record` lacks."""
+        if self.trials:
+            help = "of trials, a `metric` can be expected, and `training` and `confusion` drawn"
+            c.sink.error("E0802", f"{what}: trials of a training are not", at, help)
+        else:
+            c.sink.error("E0213", what, at, f"add `- {entry}` to `record`")
 
 
 @dataclass(frozen=True)
@@ -449,8 +459,7 @@ def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Conte
             if "spikes" in recorded.refused:
                 return False  # the error was reported there
             message = f"the spikes of `{name}` are not recorded"
-            help = f"add `- spikes: {{from: {name}}}` to `record`"
-            c.sink.error("E0213", message, node.span, help)
+            recorded.lacks(message, f"spikes: {{from: {name}}}", node.span, c)
             return False
     return True
 
@@ -461,7 +470,6 @@ def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: 
             if "trace" in recorded.refused:
                 return False  # the error was reported there
             message = f"`{variable.text}` of `{name}` is not recorded"
-            help = f"add `- trace: {{from: {name}, variables: [{variable.text}]}}` to `record`"
-            c.sink.error("E0213", message, variable.span, help)
+            recorded.lacks(message, f"trace: {{from: {name}, variables: [{variable.text}]}}", variable.span, c)
             return False
     return True
