@@ -26,29 +26,30 @@ pytestmark = pytest.mark.usefixtures("cc")
 MANY = int(os.environ.get("NETLOOM_RANDOM", "2000"))
 PARTS = 5
 CHUNKS = 20
+BOTH = "cpu", "reference"
 
 
-def spiking(seed: int, folder: Path, parts: int = PARTS) -> int:
+def spiking(seed: int, folder: Path, parts: int = PARTS, targets: tuple[str, str] = BOTH) -> int:
     """Compare one model on both targets; returns the number of its spikes."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "model.yaml"
     path.write_text(spiking_model(seed, parts))
     model = load_model(path)
-    ours, theirs = (results(model, folder, target) for target in ("cpu", "reference"))
+    ours, theirs = (results(model, folder, target) for target in targets)
     assert ours.keys() == theirs.keys()
     different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
     assert not different, f"seed {seed}: {different}"
     return sum(len(v) for n, v in ours.items() if n.endswith("'spikes'record"))
 
 
-def layers(seed: int, folder: Path, mixed: bool = False) -> float:
+def layers(seed: int, folder: Path, mixed: bool = False, targets: tuple[str, str] = BOTH) -> float:
     """Compare one training (`mixed`: on what populations do) on both targets; returns its loss."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "model.yaml"
     path.write_text(mixed_model(seed) if mixed else layer_model(seed))
     np.savez(folder / "data.npz", **(mixed_data(seed) if mixed else data(seed)))
     found, losses = [], []
-    for target in ("cpu", "reference"):
+    for target in targets:
         result = run(path, target, out=folder / target, build_dir=folder / "build")
         found.append(load_file(result.folder / "weights.safetensors"))
         losses.append(dict(result.metrics))

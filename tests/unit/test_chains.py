@@ -445,6 +445,7 @@ def walk(
         Network("lstm", 33, 4, batch=4),
         Network("lstm", 24, 4, batch=140),
         Network("rnn", 40, 4, batch=9),
+        Network("rnn", 1, 4, batch=9),
     ],
     ids=str,
 )
@@ -467,6 +468,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             stages = in_order(scheduled(program, phase, chain))
             assert (head["samples"], head["stages"]) == (n.batch, len(stages))
             assert head["records"] + RECORDS * head["record"] < found.shared <= ROOM
+            assert head["records"] % 16 == head["record"] % 16 == 0  # they are copied by 16 bytes
             chip = np.full(head["values"], np.nan, real.numpy)
             for m in table.matrices:
                 padded = np.zeros((-(-m["rows"] // unit) * unit, m["pitch"]), real.numpy)

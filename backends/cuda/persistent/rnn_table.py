@@ -85,6 +85,7 @@ class _Packer:
                 self.kept += lines * pitch
 
     def _pitch(self, terms: int) -> int:
+        """As many reals as fill whole units of 16 bytes."""
         return -(-terms // self.unit) * self.unit
 
     def _sums(self, x: ReadStage) -> _Sums:
@@ -194,7 +195,7 @@ class _Packer:
         while True:
             made, values, parts = self._records(each)
             record = made.size
-            turn = parts * min(_lines(each), rnn.TILE)
+            turn = self._pitch(parts * min(_lines(each), rnn.TILE))
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
             shared = records + rnn.RECORDS * record + 4 * rnn.AHEAD * rnn.SPARE
