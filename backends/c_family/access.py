@@ -177,7 +177,7 @@ def _pointer(k: Kernel, f: l2.ArrayFormal, source: Code) -> Let:
     dialect, kind = k.dialect, f"{k.dialect.space}{array_type(k, f)} *"
     shared = isinstance(f.access, l2.At) and not (dialect.cpp and f.mode is l2.Mode.READ)
     alone = f"{dialect.restrict} " if dialect.restrict and not shared else ""
-    value = form(dialect.pointer, source) if dialect.pointer else cast(kind, form("(nl_memory + {})", source))
+    value = form(dialect.pointer, source) if dialect.pointer else cast(kind, form("nl_memory + {}", source))
     return Let(f"{kind}{alone}const", k.pointers[f.name], value, const=False)
 
 

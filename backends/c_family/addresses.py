@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from backends.kernel_ir.expr import ZERO, binary, cast, code, every, form, total
-from backends.kernel_ir.tree import ATOM, Code
+from backends.kernel_ir.expr import ZERO, binary, cast, code, every, total
+from backends.kernel_ir.tree import Code
 
 
 def quotient(axis: l2.Axis) -> l2.Axis:
@@ -40,24 +40,24 @@ class Addresses:
         short = self.short and axis.guarded
         for dim, coefficient in axis.terms:
             x = cast("nl_i32", self.name(dim)) if short else self.name(dim)
-            parts.append(-x if coefficient == -1 else x if coefficient == 1 else coefficient * x.inside(ATOM))
+            parts.append(-x if coefficient == -1 else x if coefficient == 1 else coefficient * x)
         const = self.number(axis.const)
         return total([*parts, cast("nl_i32", const) if short and isinstance(axis.const, str) else const])
 
     def index(self, axis: l2.Axis) -> Code:
         numerator = self.numerator(axis)
-        return numerator if axis.div == 1 else numerator.inside(ATOM) / axis.div
+        return numerator if axis.div == 1 else numerator / axis.div
 
     def scaled(self, index: Code, axis: l2.Axis) -> Code:
         """index * stride."""
         if axis.stride == 1 or index == ZERO:
             return index
-        return index.inside(ATOM) * self.number(axis.stride).inside(ATOM)
+        return index * self.number(axis.stride)
 
     def part(self, axis: l2.Axis) -> Code:
         """What an axis adds to the offset of an element."""
         index = self.index(axis)
-        return self.scaled(cast("nl_i64", index.inside(ATOM)) if self.short and axis.guarded else index, axis)
+        return self.scaled(cast("nl_i64", index) if self.short and axis.guarded else index, axis)
 
     def offset(self, access: l2.Strided) -> Code:
         return total(map(self.part, access.axes))
@@ -66,14 +66,14 @@ class Addresses:
         """Whether the division of an index is exact; None: always."""
         if axis.div == 1 or quotient(axis) in self.exact:
             return None
-        return form("({})", binary(self.numerator(axis).inside(ATOM) % axis.div, "==", 0))
+        return binary(self.numerator(axis) % axis.div, "==", 0)
 
     def within(self, axis: l2.Axis, index: Code | None = None) -> Code | None:
         """Whether an index is inside the extent; None: always."""
         if axis.extent is None:
             return None
         kind, extent = "nl_u32" if self.short else "nl_u64", self.number(axis.extent)
-        return form("({})", cast(kind, (index or self.index(axis)).inside(ATOM)) < cast(kind, extent.inside(ATOM)))
+        return cast(kind, index or self.index(axis)) < cast(kind, extent)
 
     def inside(self, access: l2.Strided) -> Code | None:
         """The guard of an access; None: it has none."""

@@ -13,10 +13,11 @@ from typing import Any, Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Symbol, type_of
+from backends.kernel_ir.expr import cast
 from backends.kernel_ir.tree import NONE, Code, Printed
 from compiler.connect import RULE, drawing_of
 from compiler.connect.drawing import Numbered, Passing
-from compiler.expr.ast import Expr, refs
+from compiler.expr.ast import Expr, Unary, refs
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
@@ -73,9 +74,10 @@ def _passing(k: Kernel, x: Passing, c: l2.Connect, own: Own) -> dict[str, Any]:
     """Arguments of the skeleton of rows that pass over places; `drawn`: whether an expression is a probability."""
     scope = _scope(k, own, x.pool, x.step, x.target, x.index, x.at, x.hole or None, x.hit)
     found: dict[str, Any] = {n: k.dialect.expr(getattr(x, n), scope, DType.I64) for n in ("pool", "step", "target")}
-    found |= {n: k.dialect.operand(getattr(x, n), scope, DType.I64) for n in ("index", "at")}
-    found["hole"] = k.dialect.operand(x.hole, scope, DType.I64) if x.hole else ""
+    found |= {n: cast("nl_u64", k.dialect.expr(getattr(x, n), scope, DType.I64)) for n in ("index", "at")}
+    found["hole"] = k.dialect.expr(x.hole, scope, DType.I64) if x.hole else ""
     found |= {"each": x.each, "table": RULE[c.rule].table is not None, "hit": k.dialect.test(x.hit, scope)}
+    found["miss"] = k.dialect.test(Unary("not", x.hit), scope)
     p, drawn, places = c.probability, False, set[str]()
     text: Code = Printed("", NONE)
     if p is not None:

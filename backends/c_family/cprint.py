@@ -22,7 +22,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.names import Namer
 from backends.kernel_ir.expr import Operand, binary, call, cast, code, cond, form, name
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
-from backends.kernel_ir.tree import ATOM, SIGN, Code, Number
+from backends.kernel_ir.tree import Binary, Code, Number, Unary
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
@@ -84,6 +84,7 @@ def _number(t: Scalar) -> Scalar:
 STEP: Final = name("step")
 RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
 SHUFFLED: Final = "shuffled"
+_ONE: Final = ast.Num(1)
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
 
@@ -151,7 +152,7 @@ def _whole_power(e: ast.Expr) -> bool:
 _SLOTS: Final = (ast.Ref("ring_slots"), ast.Ref("slots"))
 """Columns with the number of slots of a ring (names of models are symbols: nothing else has these names); a
 step that runs has a number of at least 1."""
-_C_COMPARE: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
@@ -160,7 +161,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
         return code("1" if value else "0")
     if not is_real(t):
         if t == DType.I64 and value == -(2**63):
-            return code(f"(-9223372036854775807{wide} - 1)")
+            return code(f"-9223372036854775807{wide} - 1")
         suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
         return Number(f"{int(value)}{suffix}")
     if math.isnan(value):
@@ -209,10 +210,6 @@ class Dialect:
         """`e` as C, converted to type `to` (its own type when None)."""
         return self._as(e, scope, type_of(e, scope, self.precision) if to is None else to)
 
-    def operand(self, e: ast.Expr, scope: Scope, to: Scalar) -> Code:
-        """`e` in type `to`, in parentheses unless it is an atom."""
-        return self._as(e, scope, to).inside(ATOM)
-
     def call(self, function: str, t: Scalar, *args: Operand) -> Code:
         """A call of the function `nl_<function>_<t>`."""
         return call(f"nl_{function}_{t}", *args)
@@ -249,11 +246,11 @@ class Dialect:
             case ast.Bool(value):
                 return code("1" if value else "0")
             case ast.Unary("not", x):
-                return form("!{}", self.test(x, scope).inside(SIGN))
+                return self._not(x, scope)
             case ast.Binary("and" | "or" as op, a, b):  # both sides are pure: no branch
                 left, right = self.test(a, scope), self.test(b, scope)
                 return binary(left, "&" if op == "and" else "|", right)
-            case ast.Binary(op, a, b) if op in _C_COMPARE:
+            case ast.Binary(op, a, b) if op in _OPPOSITE:
                 real = self.precision
                 both = join(type_of(a, scope, real), type_of(b, scope, real))
                 return binary(self._as(a, scope, both), op, self._as(b, scope, both))
@@ -266,6 +263,15 @@ class Dialect:
                 own = type_of(e, scope, self.precision)
                 shown = self._own(e, scope, own)
                 return shown if own == "bool" else binary(shown, "!=", self.literal(0, own))
+
+    def _not(self, e: ast.Expr, scope: Scope) -> Code:
+        """Whether a test fails; of whole numbers, whose comparison has an opposite, by that."""
+        real, shown = self.precision, self.test(e, scope)
+        match e, shown:
+            case ast.Binary(op, a, b), Binary(_, x, y) if op in _OPPOSITE:
+                if not is_real(join(type_of(a, scope, real), type_of(b, scope, real))):
+                    return binary(x, _OPPOSITE[op], y)
+        return Unary("!", shown)
 
     def rounds(self, e: ast.Expr, scope: Scope, t: Scalar) -> Code:
         """`e` in type `t`, which is rounded to bf16."""
@@ -288,6 +294,10 @@ class Dialect:
                 return self.test(e, scope)
 
     def _arithmetic(self, op: str, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> Code:
+        if op in ("*", "/") and b == _ONE:
+            return self._as(a, scope, t)
+        if op == "*" and a == _ONE:
+            return self._as(b, scope, t)
         if op in {*"+-*/"}:
             return binary(self._as(a, scope, t), op, self._as(b, scope, t))
         if op == "%" and t == DType.I64 and b in _SLOTS and a in (ast.Ref("step"), ast.Ref("step") - 1):
@@ -307,10 +317,10 @@ class Dialect:
         if whole and isinstance(b, ast.Num) and b.value == 0:
             return one
         if whole and isinstance(b, ast.Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
-            product = factor = base.inside(ATOM)
+            product = factor = base
             for _ in range(int(abs(b.value)) - 1):
                 product *= factor
-            return one / form("({})", product) if b.value < 0 else product
+            return one / product if b.value < 0 else product
         if not is_real(t):
             raise PrintError("an integer power of this size has no text", a.span)
         return self.call("pow", t, base, self._as(b, scope, t))
@@ -340,23 +350,23 @@ class Dialect:
             least = self._as(args[0], scope, t)
             for a in args[1:]:
                 least = self.call(func, t, least, self._as(a, scope, t))
-            return least if len(args) > 1 else form("({})", least)
+            return least
         if func in ("int", "float"):
             own = type_of(args[0], scope, real)
-            shown = self._as(args[0], scope, own).inside(SIGN)
-            return form("({})", shown if own == t else cast(self.type_name(t), shown))
+            shown = self._as(args[0], scope, own)
+            return shown if own == t else cast(self.type_name(t), shown)
         if func == "relu":
             return self.call("max", t, self._as(args[0], scope, t), self.literal(0, t))
         if func == "heaviside":
             own = type_of(args[0], scope, real)
-            return form("({})", self._as(args[0], scope, own) >= self.literal(0, own))
+            return self._as(args[0], scope, own) >= self.literal(0, own)
         return self._elementary(func, args, scope, t)
 
     def _elementary(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar) -> Code:
         """A function of the target. What is computed of its value is rounded to bf16, if that is; its arguments are
         not."""
         if func in FUNCTIONS and FUNCTIONS[func].machine == "whole" and not is_real(t):
-            return form("({})", self._as(args[0], scope, t))
+            return self._as(args[0], scope, t)
         t = DType.I64 if t in (DType.U32, DType.U64) else t
         if func == ROUNDED:
             return self.call(func, t, self.rounds(args[0], scope, t))

@@ -413,7 +413,6 @@ class PointNest(NestBuilder):
                     continue
                 (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
                 index = self.addresses.numerator(replace(axis, terms=rest))
-                rest_of = form("-({})" if sign > 0 else "({})", index)
-                first = call("nl_rest", rest_of, axis.div)
+                first = call("nl_rest", -index if sign > 0 else index, axis.div)
                 found.setdefault(dim, _Sparse(first, axis.div, quotient(axis)))
         return found

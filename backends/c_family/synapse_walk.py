@@ -93,7 +93,7 @@ def _dense(k: Kernel, relation: l2.Dense, ends: Ends, by: str, visit: Visit) -> 
     """Without a hole one loop, with one a loop on each side of it: synapse numbers step evenly in each."""
     n_pre, n_post = k.scope[relation.n_pre].code, k.scope[relation.n_post].code
     event, other = ends.event, ends.other
-    width = form("({})", n_post - 1) if relation.hole else n_post
+    width = n_post - 1 if relation.hole else n_post
     number = event * width + other if by == "pre" else other * width + event
     extent = n_post if by == "pre" else n_pre
     numbered = visit.uses(ends.syn)
@@ -174,7 +174,7 @@ def place(k: Kernel, relation: l2.Toeplitz, event: Code) -> tuple[Place, list[St
         (p.up, p.ky0, p.ky1, s["out_h"], relation.kernel[0], relation.stride[0]),
         (p.left, p.kx0, p.kx1, s["out_w"], relation.kernel[1], relation.stride[1]),
     ):
-        last = form("({} - 1)", extent) if stride == 1 else form("({} - 1) * {}", extent, stride)
+        last = extent - 1 if stride == 1 else (extent - 1) * stride
         least = code(0) if stride == 1 else position % stride
         lines += [
             Let("nl_i64", begin, cond(position > last, position - last, least)),
@@ -185,7 +185,7 @@ def place(k: Kernel, relation: l2.Toeplitz, event: Code) -> tuple[Place, list[St
 
 def reached(position: Code, index: Code, stride: int) -> Code:
     """The target's coordinate."""
-    return form("({} - {})", position, index) if stride == 1 else (position - index) / stride
+    return position - index if stride == 1 else (position - index) / stride
 
 
 def _toeplitz(k: Kernel, relation: l2.Toeplitz, ends: Ends, visit: Visit) -> list[Stmt]:
@@ -194,11 +194,11 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, ends: Ends, visit: Visit) -> lis
     o, ky, kx = (k.namer.fresh(x) for x in ("o", "ky", "kx"))
     s = {name: k.scope[name].code for name in ("in_c", "out_c", "out_h", "out_w")}
     alone = relation.depthwise or relation.shared
-    channel, kind = (p.c, None if relation.shared else p.c) if alone else (o, form("({})", o * s["in_c"] + p.c))
-    row = form("({})", channel * s["out_h"] + reached(p.up, ky, sh))
+    channel, kind = (p.c, None if relation.shared else p.c) if alone else (o, o * s["in_c"] + p.c)
+    row = channel * s["out_h"] + reached(p.up, ky, sh)
     found = [Let("nl_i64", ends.other, row * s["out_w"] + reached(p.left, kx, sw))]
     if visit.uses(ends.syn):
-        line = form("({} * {} + {})", kind, kh, ky) if kind else ky
+        line = kind * kh + ky if kind else ky
         found.append(Let("nl_i64", ends.syn, line * kw + kx))
     loop: Stmt = For(ky, p.ky0, p.ky1, [For(kx, p.kx0, p.kx1, [*found, *visit.inside], sw)], sh)
     return [*before, *visit.before, loop if alone else For(o, 0, s["out_c"], [loop])]

@@ -240,10 +240,10 @@ class _Function:
         if level >= tree.SUM or level == tree.COMPARE:
             return _Value(tree.Binary(sign, a.code, b.code), result)
         if sign == "&" and isinstance(a.code, tree.Every):
-            return _Value(tree.Every((*a.code.tests, b.code.inside(tree.SIGN))), result)
+            return _Value(tree.Every((*a.code.tests, b.code)), result)
         if sign == "&":
-            return _Value(tree.Every((a.code.inside(tree.SIGN), b.code.inside(tree.SIGN))), result)
-        return _Value(tree.Binary(sign, a.code.inside(tree.SIGN), b.code.inside(tree.SIGN)), result)
+            return _Value(tree.Every((a.code, b.code)), result)
+        return _Value(tree.Binary(sign, a.code, b.code), result)
 
     def call(self, of: Elementary, name: str, args: list[ast.expr]) -> _Value:
         suffix = _suffix(of)
@@ -253,10 +253,10 @@ class _Function:
             case (("word" | "real"), [x]):
                 return self.typed(x, suffix if name == "real" else f"u{suffix[1:]}")
             case "of_integer", [x]:
-                return _Value(cast(_C_TYPES[suffix], cast("nl_i32", self.value(x).code.inside(tree.ATOM))), suffix)
+                return _Value(cast(_C_TYPES[suffix], cast("nl_i32", self.value(x).code)), suffix)
             case (("_wide" | "_narrow"), [x]):
                 to = "f64" if name == "_wide" else "f32"
-                return _Value(cast(_C_TYPES[to], self.value(x).code.inside(tree.ATOM)), to)
+                return _Value(cast(_C_TYPES[to], self.value(x).code), to)
         arguments = self.arguments(of, name, args)
         if hasattr(Primitives, name):
             short = {"bits": "_bits", "from_bits": "_from"}.get(name, name)
@@ -264,7 +264,7 @@ class _Function:
         return _Value(call(self.called(of, name), *arguments), _result_types(of, name)[0])
 
     def select(self, test: _Value, a: _Value, b: _Value) -> _Value:
-        return _Value(tree.Select(test.code.inside(tree.COMPARE), a.code, b.code), a.type)
+        return _Value(tree.Select(test.code, a.code, b.code), a.type)
 
 
 def _folded(op: ast.operator | ast.cmpop, a: float, b: float) -> int | float:

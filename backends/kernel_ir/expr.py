@@ -3,8 +3,8 @@
 
 Assumes: patterns in the layout that is printed (tree.py): a space around an operator of two operands, none elsewhere.
 Guarantees: operands are trees; a text is the expression that it says, and what it names counts as named: a tree whose
-text is the pattern with the parts in place of `{}`, in parentheses where they need them. Parentheses that the tree does
-not need are kept.
+text is the pattern with the parts in place of `{}`, in parentheses where they need them. A pattern has the parentheses
+that are printed, no others.
 Does not: parse statements or declarations (stmt.py has those), or know types of values or functions of targets
 (backends/c_family/cprint.py does).
 """
@@ -70,17 +70,12 @@ class _Parser:
         return ir.Select(test, then, self.expression())
 
     def binary(self, least: int) -> ir.Code:
-        left = self.unary()
+        left, tests = self.unary(), tuple[ir.Code, ...]()
         while self.kind == "infix" and (level := ir.LEVELS.get(self.token.strip(), 0)) >= least:
             op = self.next().strip()
             right = self.binary(level + 1) if level < ir.PRODUCT else self.unary()
-            match left:
-                case ir.Binary("&", first, second) if op == "&":
-                    left = ir.Every((first, second, right))
-                case ir.Every(tests) if op == "&":
-                    left = ir.Every((*tests, right))
-                case _:
-                    left = ir.Binary(op, left, right)
+            tests = (*(tests or (left,)), right) if op == "&" else ()
+            left = ir.Every(tests) if tests[2:] else ir.Binary(op, left, right)
         return left
 
     def unary(self) -> ir.Code:
@@ -127,7 +122,7 @@ class _Parser:
                 self.holes += 1
                 return _Hole(self.holes - 1)
         self.expect("(")
-        inner = ir.Group(self.expression())
+        inner = self.expression()
         self.expect(")")
         return inner
 

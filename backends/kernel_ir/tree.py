@@ -2,8 +2,8 @@
 
 Assumes: the operators of C, which CUDA C++ and OpenCL C share.
 Guarantees: what an expression reads and calls is in its tree, so that no pass looks into a text. `text` prints every
-target alike and decides nothing but parentheses, which stand where the language needs them or a Group asks for them:
-casts, suffixes of literals and names are the builder's (backends/c_family/cprint.py).
+target alike and decides nothing but parentheses, which stand where the language or a reader needs them: casts, suffixes
+of literals and names are the builder's (backends/c_family/cprint.py).
 Does not: parse (expr.py), or know functions of targets.
 """
 
@@ -28,6 +28,7 @@ _OPERATORS: Final = {
     AND: "&&",
     OR: "||",
 }
+_LEAST: Final = {SHIFT: SIGN, BITAND: SIGN, BITOR: SIGN, AND: COMPARE, OR: COMPARE}
 LEVELS: Final = {x: level for level, operators in _OPERATORS.items() for x in operators.split()}
 NONE: Final[frozenset[str]] = frozenset()
 
@@ -85,16 +86,12 @@ class Code:
     def __str__(self) -> str:
         return self.text
 
-    def inside(self, least: int) -> Code:
-        """The expression in parentheses, unless it binds so tightly."""
-        return self if self.level >= least else Group(self)
-
     def at_least(self, level: int) -> str:
         """The text as an operand: in parentheses unless it binds so tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
     def __neg__(self) -> Code:
-        return Unary("-", self.inside(ATOM))
+        return Unary("-", self)
 
     def __getitem__(self, index: Code | int) -> Code:
         return Index(self, _node(index))
@@ -322,7 +319,8 @@ class After(Node):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Binary(Node):
-    """A right operand of equal precedence keeps its parentheses: sums do not reassociate; nor do tests chain."""
+    """A right operand of equal precedence is in parentheses: sums do not reassociate; nor do tests chain. So are
+    operations inside of bits', whose precedence few know."""
 
     op: Final[str]
     left: Final[Code]
@@ -340,7 +338,7 @@ class Binary(Node):
     @property
     def text(self) -> str:
         level = LEVELS[self.op]
-        least = COMPARE if level in (AND, OR) else SUM
+        least = _LEAST.get(level, SUM)
         left = level if level in (AND, OR) else max(level, least)
         return f"{self.left.at_least(left)} {self.op} {self.right.at_least(max(level + 1, least))}"
 
@@ -354,7 +352,7 @@ class Every(Node):
 
     @property
     def text(self) -> str:
-        return " & ".join([x.at_least(SUM) for x in self.tests])
+        return " & ".join([x.at_least(SIGN) for x in self.tests])
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -371,19 +369,7 @@ class Select(Node):
     @property
     def halves(self) -> tuple[str, str]:
         """The test, and what it selects from."""
-        test = self.test.at_least(BITAND if isinstance(self.test, Every) else COMPARE)
-        return test, f"? {self.then.at_least(SUM)} : {self.orelse.at_least(SUM)}"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Group(Node):
-    """An expression in parentheses for the reader."""
-
-    of: Final[Code]
-
-    @property
-    def text(self) -> str:
-        return f"({self.of.text})"
+        return self.test.at_least(COMPARE), f"? {self.then.at_least(SUM)} : {self.orelse.at_least(SUM)}"
 
 
 def nodes(x: Code) -> Iterator[Code]:

@@ -62,7 +62,6 @@ class _Verifier:
             tree.Select: self.select,
             tree.Cast: self.cast,
             tree.Call: self.called,
-            tree.Group: lambda x: self.value(x.of),
             tree.After: lambda x: self.value(x.of),
         }
 

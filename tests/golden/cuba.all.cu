@@ -335,8 +335,8 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
         nl_i32 refractory_left_ = nl_load_of.refractory_left_;
         int held_ = nl_load_of.held_;
         real v_ = nl_load_of.v_;
-        ge_ = ge_ + ((real)ge_delivered_) * ge_quantum_;
-        gi_ = gi_ + ((real)gi_delivered_) * gi_quantum_;
+        ge_ = ge_ + (real)ge_delivered_ * ge_quantum_;
+        gi_ = gi_ + (real)gi_delivered_ * gi_quantum_;
         /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
         real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
         real ge_next_ = P_ge_ge_ * ge_;
@@ -441,7 +441,7 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
             c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
             if (c >= pool) break;
             const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
-            if (!(a < 256LL)) continue;
+            if (a >= 256LL) continue;
             k++;
         }
         row_p_[i + 1] = k;
@@ -523,7 +523,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
             c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
             if (c >= pool) break;
             const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
-            if (!(a < 256LL)) continue;
+            if (a >= 256LL) continue;
             col_p_[k++] = (nl_i32)j;
         }
     }
@@ -566,7 +566,7 @@ NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 
             const nl_u32 n = first + u * threads;
             const nl_i64 k = begin + n;
             if (n < end) {
-                nl_accumulate(&ge_p_[post[u]], ((nl_i64)nl_round_f32(weight_ * counts_)));
+                nl_accumulate(&ge_p_[post[u]], (nl_i64)nl_round_f32(weight_ * counts_));
             }
         }
     }
@@ -663,7 +663,7 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
         const nl_i64 i = members_p_[j];
         const real source_ = source_p_[i];
         const nl_i64 delivered_ = delivered_p_[i];
-        buffer_p_[sample * m_ + j] = source_ + ((real)delivered_) * quantum_;
+        buffer_p_[sample * m_ + j] = source_ + (real)delivered_ * quantum_;
     }
     __syncthreads();
     if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) used_p_[0] = sample + 1;

@@ -356,7 +356,7 @@ NL_KERNEL(k3_count_synapses) {
                     if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
                     c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
                     if (c >= pool) break;
-                    if (!(a < 256LL)) continue;
+                    if (a >= 256LL) continue;
                     k++;
                 }
             }
@@ -417,7 +417,7 @@ NL_KERNEL(k5_fill_synapses) {
                     if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
                     c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
                     if (c >= pool) break;
-                    if (!(a < 256LL)) continue;
+                    if (a >= 256LL) continue;
                     const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
                     col_p_[k++] = (nl_i32)j;
                 }

@@ -194,7 +194,7 @@ NL_FN float nl__pow_edges_f32(float r, float x, float y) {
     r = a == 0.0f ? (y > 0.0f ? 0.0f : nl__from_f32(0x7f800000u)) : r;
     r = a == nl__from_f32(0x7f800000u) ? (y > 0.0f ? nl__from_f32(0x7f800000u) : 0.0f) : r;
     r = odd ? nl__copysign_f32(r, x) : r;
-    r = ((x < 0.0f) & (a < nl__from_f32(0x7f800000u)) & !whole) ? nl__from_f32(0x7fc00000u) : r;
+    r = (x < 0.0f) & (a < nl__from_f32(0x7f800000u)) & !whole ? nl__from_f32(0x7fc00000u) : r;
     r = ((x != x) | (y != y)) ? x + y : r;
     return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : r;
 }
@@ -485,7 +485,7 @@ NL_KERNEL(k2_sum_over_d0) {
         real count_ = part[0];
         double count_after_ = count_after_p_[0];
         count_p_[0] = count_;
-        sum_grad_p_[0] = 1.0f * (1.0f / count_);
+        sum_grad_p_[0] = 1.0f / count_;
         count_after_p_[0] = count_after_ + (double)count_;
     }
 }
@@ -724,7 +724,7 @@ NL_KERNEL(k10_elements) {
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 const nl_i32 label_ = label_p_[d0 * 16 + lane];
                 nl_i32 row_ = label_;
-                const real x_ = ((nl_u64)row_ < (nl_u64)x_extent1_) ? x_p_[d0 * x_by_d0_ + lane + row_ * 16] : 0.0f;
+                const real x_ = (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[d0 * x_by_d0_ + lane + row_ * 16] : 0.0f;
                 real acc_ = x_;
                 picked_p_[d0 * 16 + lane] = acc_;
             }

@@ -134,7 +134,7 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             }
         }
         real count_ = acc;
-        real v0_ = 1.0f * (1.0f / count_);
+        real v0_ = 1.0f / count_;
         double count_after_ = count_after_p_[0];
         count_after_ = count_after_ + (double)count_;
         if (nl_first == 0) {
@@ -369,7 +369,7 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_;
     const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
     const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
     nl_p.weights = weight_p_;
     nl_p.by_o = (nl_i32)weight_by_k_;
     nl_p.by_c = (nl_i32)weight_by_c_;
@@ -473,7 +473,7 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
         nl_each<2>([&](int r) {
             nl_each<2>([&](int s) {
                 const real x_ = nl_x_p_[r].x[s];
-                acc1 = nl_min_f32(acc1, x_ == y_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+                acc1 = nl_min_f32(acc1, x_ == y_ ? (real)((0LL + r) * 2LL + s) : 1e+09f);
             });
         });
         real activated_grad_first_ = acc1;
@@ -1338,7 +1338,7 @@ NL_PART void k19_direct_conv_weights_product(const k19_row *self, nl_i64 step, n
     const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
     const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
     const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
     nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;

@@ -470,8 +470,8 @@ NL_FN void k9_moved_block(const nl_task &nl_t)
         nl_u64 rest = e;
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
-        const real last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_) ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
-        const real backward_last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_) ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
+        const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_ ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
+        const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_ ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
         return nl_load_found{d1, d0, last_, backward_last_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {

@@ -16,7 +16,6 @@ from backends.kernel_ir.tree import (
     Call,
     Code,
     Every,
-    Group,
     Index,
     Member,
     Number,
@@ -32,12 +31,10 @@ a, b, c, i, x_ = (name(n) for n in ("a", "b", "c", "i", "x_"))
 
 
 def bare(x: Code) -> Code:
-    """Without groups; what all of several tests are is a chain of `&`."""
+    """What all of several tests are is a chain of `&`."""
 
     def change(part: Code) -> Code | None:
         match part:
-            case Group(of):
-                return bare(of)
             case Every((first, *rest)):
                 found = bare(first)
                 for test in rest:
@@ -85,7 +82,7 @@ def test_a_text_is_parsed_back_to_its_tree(x: Code) -> None:
         (form("{} && {} || {}", a < b, b < c, c), "a < b && b < c || c"),
         (form("{} & {}", a < b, b), "(a < b) & b"),
         (form("{} ? {} : {}", a < b, code("b ? a : c"), c), "a < b ? (b ? a : c) : c"),
-        (form("({})", a), "(a)"),
+        (form("{} >> {}", a * b, c), "(a * b) >> c"),
         (form("({} + 1) * {}", a, b), "(a + 1) * b"),
         (form("nl_get<{}>(&{}, nl_n)", "real", x_[i + 1]), "nl_get<real>(&x_[i + 1], nl_n)"),
         (form("-{}", form("-{}", a)), "-(-a)"),
@@ -114,7 +111,9 @@ def test_the_suffix_of_a_number_is_that_of_its_type() -> None:
     assert Number("0xffffffffu").type is DType.U32 and Number("1e-3f").type is DType.F32
 
 
-@pytest.mark.parametrize("text", ["a+b", "a +", "int a = 3", "f(a,b)", "{}++", "(a", "a = b", "[&](int n)", "{}", ""])
+@pytest.mark.parametrize(
+    "text", ["a+b", "a +", "int a = 3", "f(a,b)", "{}++", "(a)", "(a", "a=b", "[&](int n)", "{}", ""]
+)
 def test_a_text_that_is_no_expression_as_it_is_printed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no expression|has no|has 1 holes"):
         quoted(text)

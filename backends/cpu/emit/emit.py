@@ -223,7 +223,7 @@ class ContractNames(NestBuilder):
         for name in refs(self.nest.term):
             if name in body.elements:
                 e = body.elements[name]
-                scope[name] = Symbol(e.place if e.inside is None else form("({})", e.value), e.type)
+                scope[name] = Symbol(e.value, e.type)
         return self.k.dialect.expr(self.nest.term, scope, self.k.dialect.precision)
 
     def combine(self, acc: Operand, value: Operand) -> Code:

@@ -22,7 +22,7 @@ from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Sums,
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
-from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
+from backends.kernel_ir.tree import Code, Index, Number, nodes
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -201,7 +201,7 @@ class NestPrinter(NestBuilder):
                 head.append(Let("nl_i32", wide[at][CHUNK], aligned=VECTOR))
                 store = Set(fired[j], form("(nl_u8){}", wide[at][j]))
                 tail.append(For(j, 0, end - base, [store], style=Style.BESIDE))
-            place = self.k.pointers[s.list] + slot * extent.inside(ATOM)
+            place = self.k.pointers[s.list] + slot * extent
             tail.append(Set(events, call("nl_append", place, events, fired, base, end)))
             last.append(Set(self.k.pointers[s.count][slot], events))
         until = Let("nl_i64", end, call("nl_least", base + CHUNK, extent))

@@ -123,10 +123,10 @@ def _sums(k: Kernel, f: l2.ArrayFormal, b: _Block, n: int, plane: Code, position
     if ring is not None:
         late, slots, size = (k.scope[x].code for x in ring)
         at = at + call("nl_later", call("nl_slot", STEP, slots), late, slots) * size
-    far = target[form("({} + {}) * ({}) + {}", b.o, b.lane, plane, b.q)]
+    far = target[form("({} + {}) * {} + {}", b.o, b.lane, plane, b.q)]
     near = sums[b.q * LANES + b.lane]
     return _Held(
-        (Let(f"{t} *const", sums, form(f"({t} *)({{}})", start), False), Let(f"{t} *const", target, at, False)),
+        (Let(f"{t} *const", sums, form(f"({t} *){{}}", start), False), Let(f"{t} *const", target, at, False)),
         _copy(b, plane, Set(near, far)),
         _copy(b, plane, Set(far, near)),
         Let(f"{t} *restrict const", to, sums + position, False),
@@ -138,10 +138,10 @@ def _kinds(k: Kernel, f: l2.ArrayFormal, b: _Block, start: Code, kinds: Code, ki
     """Elements of the kernel, from slot `start` on; `kinds`: how many a channel has, `kind`: the first lane of one."""
     t = _type(k, f)
     held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
-    far = k.pointers[f.name][form("({} + {}) * ({}) + {}", b.o, b.lane, kinds, b.q)]
+    far = k.pointers[f.name][form("({} + {}) * {} + {}", b.o, b.lane, kinds, b.q)]
     store = Set(held[b.q * LANES + b.lane], cond(b.lane < b.lanes, far, 0))
     lanes = For(b.lane, 0, LANES, [store], style=Style.NEXT)
-    declared = Let(f"{t} *const", held, form(f"({t} *)(ctx->scratch + ({{}}) * {_SLOT})", start), False)
+    declared = Let(f"{t} *const", held, form(f"({t} *)(ctx->scratch + {{}} * {_SLOT})", start), False)
     inside = Let(f"{t} *restrict const", of, held + kind)
     copied = For(b.q, 0, kinds, [lanes], style=Style.NEXT)
     return _Held((declared,), (copied,), (), inside, Element(of[b.lane], f.dtype, f.mode))

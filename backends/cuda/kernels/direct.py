@@ -131,7 +131,7 @@ class _Printer:
 
     def _last(self, x: Line2) -> Code:
         """The number of the last tap."""
-        return form("({} - 1)", self.k.extent(self.dims[x.window].extent))
+        return form("{} - 1", self.k.extent(self.dims[x.window].extent))
 
     def stride(self, formal: str, dim: str) -> Code:
         return next(self.k.extent(a.stride) for a in self.k.template.strided[formal].axes if a.terms == ((dim, 1),))
@@ -150,7 +150,7 @@ class _Printer:
         first = self.k.extent(x.axis.const)
         if x.tap < 0:
             first = form("{} - {} * {}", first, -x.tap, self._last(x))
-        return form("(nl_i32)({})", first)
+        return cast("nl_i32", first)
 
     def image(self) -> Code:
         r = self.roles
@@ -177,7 +177,7 @@ class _Printer:
 
     def _pointer(self, formal: str, place: Code) -> Code:
         """An operand's memory; of bf16 elements, whatever the structure calls it."""
-        return form("(const real *)({})", place) if self.k.formal(formal).dtype is DType.BF16 else place
+        return cast("const real *", place) if self.k.formal(formal).dtype is DType.BF16 else place
 
     def weights(self) -> Code:
         """The offset of the weights of the tap that is counted as the first."""
@@ -223,7 +223,7 @@ def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
             (f"{prefix}step", x.step),
             (f"{prefix}tap", x.tap),
             (f"{prefix}first", form("(nl_i32){}", first)),
-            (f"{prefix}low", form("{} + {} >> {}", p.low(x), x.axis.div - 1, x.axis.div.bit_length() - 1)),
+            (f"{prefix}low", form("({} + {}) >> {}", p.low(x), x.axis.div - 1, x.axis.div.bit_length() - 1)),
         ]
     found.append(("div", r.row.axis.div))
     return [*found, ("groups", form("(nl_i32)({} / {})", k.extent(p.dims[r.c].extent), stored_products.CHANNELS))]

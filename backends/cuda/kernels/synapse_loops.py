@@ -148,7 +148,7 @@ def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Bod
             start = k.namer.fresh("begin")
             begin = (
                 Let("nl_i64", start, ptr[row][own]),
-                Let("nl_u32", after, form("(nl_u32)({})", ptr[row][own + 1] - start)),
+                Let("nl_u32", after, form("(nl_u32){}", ptr[row][own + 1] - start)),
             )
             kind = "nl_i32" if index is not None else None
             return Elements(begin, start, after, tuple(finds), kind)
@@ -156,11 +156,11 @@ def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Bod
             width = k.scope[n_post].code
             extent = form("(nl_u32){}", width if by == "pre" else k.scope[n_pre].code)
             count = (Let("nl_u32", after, extent - 1 if hole else extent),)
-            finds = [Set(place, t + form("({} >= {})", t, own) if hole else t)]
+            finds = [Set(place, t + (t >= own) if hole else t)]
             if body.numbered:
                 i, j = (own, place) if by == "pre" else (form("(nl_i64){}", place), own)
-                at = i * (form("({} - 1)", width) if hole else width) + j
-                finds.append(Set(number, at - form("({} > {})", j, place if by == "post" else i) if hole else at))
+                at = i * ((width - 1) if hole else width) + j
+                finds.append(Set(number, at - (j > (place if by == "post" else i)) if hole else at))
             return Elements(count, None, after, tuple(finds), "nl_i64" if body.numbered else None)
         case l2.Toeplitz():
             return _toeplitz(k, relation, names, body, after)
@@ -178,22 +178,22 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
     c, up, left, o, ky, kx, y, x = (k.namer.fresh(v) for v in ("c", "up", "left", "o", "ky", "kx", "y", "x"))
     alone = relation.depthwise or relation.shared
     count = code(ny * nx) if alone else s["out_c"] * (ny * nx)
-    begin = (*centre(k, names.own, c, up, left, "nl_i32"), Let("nl_u32", after, form("(nl_u32)({})", count)))
+    begin = (*centre(k, names.own, c, up, left, "nl_i32"), Let("nl_u32", after, form("(nl_u32){}", count)))
     t32 = form("(nl_u32){}", names.t)
     rows = form("{} / {} % {}", t32, f"{nx}u", f"{ny}u") if ny > 1 else code(0)
     columns = form("{} % {}", t32, f"{nx}u") if nx > 1 else code(0)
 
     def position(axis: Code, index: Code, stride: int) -> Code:
-        return index if stride == 1 else form("{} % {} + {} * ({})", axis, stride, stride, index)
+        return index if stride == 1 else form("{} % {} + {} * {}", axis, stride, stride, index)
 
     def reached(axis: Code, index: Code, stride: int) -> Code:
         return axis - index if stride == 1 else (axis - index) / stride
 
     tests = [up >= ky, left >= kx, y < s["out_h"], x < s["out_w"]]
     tests += [i < size for i, size, stride in ((ky, kh, sh), (kx, kw, sw)) if size % stride]
-    kind: Code | None = form("({} * (nl_i32){} + {})", o, s["in_c"], c)
+    kind: Code | None = form("{} * (nl_i32){} + {}", o, s["in_c"], c)
     channel, kind = (c, None if relation.shared else c) if alone else (o, kind)
-    whole = every(form("({})", test) for test in tests) or code(1)
+    whole = every(tests) or code(1)
     target = form("({} * (nl_i32){} + {}) * (nl_i32){} + {}", channel, s["out_h"], y, s["out_w"], x)
     at_x, to_x = position(left, columns, sw), reached(left, kx, sw)
     finds: list[Stmt] = [
@@ -203,7 +203,7 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
         Set(names.other[names.u], cond(whole, target, -1), long=True),
     ]
     if body.numbered:
-        line = form("({} * {} + {})", kind, kh, ky) if kind else ky
+        line = kind * kh + ky if kind else ky
         finds.append(Set(names.syn[names.u], line * kw + kx))
     return Elements(begin, None, after, tuple(finds), "nl_i32" if body.numbered else None, True)
 

@@ -130,7 +130,7 @@ def _collected() -> list[Stmt]:
         SYNC,
         Let("nl_u32", code("nl_before"), 0, const=False, beside=[Let("nl_u32", code("nl_many"), 0, const=False)]),
         For(code("nl_n"), 0, BLOCK // 32, counted, type="nl_u32"),
-        Set(code("nl_before"), "__popc(nl_who & ((1u << threadIdx.x % 32) - 1))", "+="),
+        Set(code("nl_before"), "__popc(nl_who & ((1u << (threadIdx.x % 32)) - 1))", "+="),
         when("nl_here", Set(code("nl_found[nl_before]"), "nl_from + threadIdx.x")),
         SYNC,
     ]
