@@ -22,11 +22,11 @@ import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import quotient
-from backends.kernel_ir.expr import address, call, cast, code, cond, form
+from backends.kernel_ir.expr import Operand, address, call, cast, code, cond, form
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
-from backends.kernel_ir.tree import Code, Number
+from backends.kernel_ir.tree import Call, Code, Number
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr, Num, Ref, refs, rewrite, substitute
+from compiler.expr.ast import Expr, Num, Ref, nodes, refs, rewrite, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.space import DType
 
@@ -202,6 +202,19 @@ class NestBuilder:
         blocks = self.in_blocks(sums.totals)
         term = sums.at([x.at for x in blocks.totals]).exact
         return [*map(self.start, sums.totals), *blocks.start, *over([*term], blocks)]
+
+    def summed_to(self, value: Operand, body: cprint.Body) -> list[Stmt]:
+        """What the sum is for the statements of `body` behind: `value`, in a local if it is a call or read again."""
+        acc, found = self.k.namer.own(self.nest.acc), code(value)
+        read = [s.when if isinstance(s, l2.Emit) else s.value for s in self.nest.epilogue]
+        once = sum(x == Ref(self.nest.acc) for e in read for x in nodes(e)) == 1 and not isinstance(found, Call)
+        held = found if once else acc
+        body.scope[self.nest.acc] = cprint.Symbol(held, self.k.dialect.precision)
+        return [] if held == found else [Let(self.k.dialect.real, acc, found)]
+
+    def ended(self, value: Operand, body: cprint.Body) -> list[Stmt]:
+        """What follows the sum `value` in a target's own loops."""
+        return [*self.summed_to(value, body), *body.finish(self.nest.epilogue)]
 
     def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
         """Where the first sums of a point are, and their statements."""

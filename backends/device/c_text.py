@@ -291,7 +291,7 @@ def _public() -> Iterator[tuple[Elementary, str]]:
 def c_functions() -> str:
     """All functions, those first that others call. They are printed once and kept beside the package's own bytecode,
     where that can be written."""
-    sources = (Path(x) for x in (elementary.__file__, precisions.__file__, __file__))
+    sources = (Path(x) for x in (elementary.__file__, precisions.__file__, tree.__file__, __file__))
     digest = sha256(b"".join(x.read_bytes() for x in sources)).hexdigest()
     kept = Path(__file__).parent / "__pycache__" / "c_functions.txt"
     try:

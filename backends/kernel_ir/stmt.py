@@ -50,6 +50,8 @@ class Kind(Enum):
     """Four at a time."""
     THREADS = auto()
     """By the threads of all blocks of a row, `by` neighbours by each: neighbours by neighbours."""
+    ROUNDS = auto()
+    """So where `test`, in a first round; in a second one, of what is left, one by one."""
     BLOCKS = auto()
     """By the blocks of a row: some neighbours by each, one by one."""
     GROUPS = auto()

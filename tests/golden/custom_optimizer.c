@@ -194,7 +194,7 @@ NL_FN float nl__pow_edges_f32(float r, float x, float y) {
     r = a == 0.0f ? (y > 0.0f ? 0.0f : nl__from_f32(0x7f800000u)) : r;
     r = a == nl__from_f32(0x7f800000u) ? (y > 0.0f ? nl__from_f32(0x7f800000u) : 0.0f) : r;
     r = odd ? nl__copysign_f32(r, x) : r;
-    r = (x < 0.0f) & (a < nl__from_f32(0x7f800000u)) & !whole ? nl__from_f32(0x7fc00000u) : r;
+    r = ((x < 0.0f) & (a < nl__from_f32(0x7f800000u)) & !whole) ? nl__from_f32(0x7fc00000u) : r;
     r = ((x != x) | (y != y)) ? x + y : r;
     return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : r;
 }

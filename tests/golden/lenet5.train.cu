@@ -414,8 +414,7 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
             const nl_i64 ow = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (ow >= nl_own.j_end) continue;
             const real bias_ = nl_x[nl_p].bias_;
-            const real acc = nl_x[nl_p].sum;
-            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = nl_max_f32(acc + bias_, 0.0f);
+            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = nl_max_f32(nl_x[nl_p].sum + bias_, 0.0f);
         }
     }
 }
@@ -528,9 +527,8 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        activated_p_[n * activated_by_n_ + o] = nl_max_f32(acc + bias_, 0.0f);
+        activated_p_[n * activated_by_n_ + o] = nl_max_f32(nl_s.at[nl_e] + bias_, 0.0f);
     }
 }
 
@@ -580,9 +578,8 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        biased_p_[n * biased_by_n_ + o] = acc + bias_;
+        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_;
     }
 }
 
@@ -1058,9 +1055,8 @@ NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real activated_ = activated_p_[n * activated_by_n_ + k];
-        biased_grad_p_[n * biased_grad_by_n_ + k] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
+        biased_grad_p_[n * biased_grad_by_n_ + k] = nl_s.at[nl_e] * (activated_ > 0.0f ? 1.0f : 0.0f);
     }
 }
 
@@ -1108,8 +1104,7 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 o = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        weight_grad_p_[o * weight_grad_by_o_ + k] = acc;
+        weight_grad_p_[o * weight_grad_by_o_ + k] = nl_s.at[nl_e];
     }
 }
 
@@ -1164,8 +1159,7 @@ NL_PART void k16_matmul_store(const k16_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        real y_grad_ = acc;
+        real y_grad_ = nl_s.at[nl_e];
         const real biased_grad_of_windows_top_ = biased_grad_of_windows_top_p_[n * biased_grad_of_windows_top_by_n_ + k];
         y_grad_p_[n * y_grad_by_n_ + k] = y_grad_;
         biased_grad_of_windows_flat_p_[n * biased_grad_of_windows_flat_by_n_ + k] = y_grad_ * (biased_grad_of_windows_top_ > 0.0f ? 1.0f : 0.0f);
@@ -1309,8 +1303,7 @@ NL_PART void k18_direct_conv_store(const k18_row *self, nl_i64 step, const nl_st
             const nl_i64 i3 = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (i3 >= nl_own.j_end) continue;
             const real x_ = nl_x[nl_p].x_;
-            const real acc = nl_x[nl_p].sum;
-            biased_grad_of_windows_p_[n * biased_grad_of_windows_by_n_ + c * biased_grad_of_windows_by_c_ + i2 * biased_grad_of_windows_by_i2_ + i3] = acc * (x_ > 0.0f ? 1.0f : 0.0f);
+            biased_grad_of_windows_p_[n * biased_grad_of_windows_by_n_ + c * biased_grad_of_windows_by_c_ + i2 * biased_grad_of_windows_by_i2_ + i3] = nl_x[nl_p].sum * (x_ > 0.0f ? 1.0f : 0.0f);
         }
     }
 }
@@ -1364,8 +1357,7 @@ NL_PART void k19_direct_conv_weights_store(const k19_row *self, nl_i64 step, con
         if (nl_out >= nl_own.outs || nl_channel >= nl_own.channels) continue;
         const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
         const nl_i64 r = nl_row, s = nl_tap;
-        const real acc = nl_own.at[nl_e];
-        weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = acc;
+        weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = nl_own.at[nl_e];
     }
 }
 
@@ -1394,8 +1386,8 @@ NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
     const real power = nl_pow_f32(beta1_, (real)step);
     const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_) & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
+    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
     for (bool nl_wide = nl_every; true; nl_wide = false) {

@@ -170,9 +170,8 @@ NL_PART void k3_matmul_store(const k3_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real input_bias_ = input_bias_p_[o];
-        input_biased_p_[n * input_biased_by_n_ + o] = acc + input_bias_;
+        input_biased_p_[n * input_biased_by_n_ + o] = nl_s.at[nl_e] + input_bias_;
     }
 }
 
@@ -189,8 +188,8 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(start_p_);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
     for (bool nl_wide = nl_every; true; nl_wide = false) {
@@ -229,8 +228,8 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
     const real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(h_before_start_p_) & nl_is_aligned<4>(start_p_);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
     for (bool nl_wide = nl_every; true; nl_wide = false) {
@@ -302,8 +301,7 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        input_carried_p_[n * input_carried_by_n_ + o] = acc;
+        input_carried_p_[n * input_carried_by_n_ + o] = nl_s.at[nl_e];
     }
 }
 
@@ -368,14 +366,13 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real memory_before_ = memory_before_p_[n * memory_before_by_n_ + o];
         const real forget_carried_ = forget_carried_p_[n * forget_carried_by_n_ + o];
         const real forget_given_ = forget_given_p_[n * forget_given_by_n_ + o];
         const real input_carried_ = input_carried_p_[n * input_carried_by_n_ + o];
         const real input_given_ = input_given_p_[n * input_given_by_n_ + o];
         const real cell_given_ = cell_given_p_[n * cell_given_by_n_ + o];
-        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_given_) * memory_before_ + nl_sigmoid_f32(input_carried_ + input_given_) * nl_tanh_f32(acc + cell_given_);
+        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_given_) * memory_before_ + nl_sigmoid_f32(input_carried_ + input_given_) * nl_tanh_f32(nl_s.at[nl_e] + cell_given_);
     }
 }
 
@@ -429,10 +426,9 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real memory_ = memory_p_[n * memory_by_n_ + o];
         const real output_given_ = output_given_p_[n * output_given_by_n_ + o];
-        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(acc + output_given_) * nl_tanh_f32(memory_);
+        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(nl_s.at[nl_e] + output_given_) * nl_tanh_f32(memory_);
     }
 }
 

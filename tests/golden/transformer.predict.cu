@@ -66,8 +66,8 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const real value_ = self->value_;
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(x_p_);
+    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
     for (bool nl_wide = nl_every; true; nl_wide = false) {
@@ -207,10 +207,9 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real acc = nl_s.at[nl_e];
         const real weight_ = weight_p_[t0 * weight_by_t0_ + o];
         const real x_ = x_p_3_[o];
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = acc + x_ + weight_;
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = nl_s.at[nl_e] + x_ + weight_;
     }
 }
 
@@ -440,9 +439,8 @@ NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_su
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real acc = nl_s.at[nl_e];
         const real query_bias_ = query_bias_p_[o];
-        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = acc + query_bias_;
+        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = nl_s.at[nl_e] + query_bias_;
     }
 }
 
@@ -513,8 +511,7 @@ NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_su
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        scaled_p_[n * scaled_by_n_ + h * scaled_by_h_ + t * scaled_by_t_ + s] = acc * scale_;
+        scaled_p_[n * scaled_by_n_ + h * scaled_by_h_ + t * scaled_by_t_ + s] = nl_s.at[nl_e] * scale_;
     }
 }
 
@@ -801,8 +798,7 @@ NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        context_p_[n * context_by_n_ + t * context_by_t_ + h * context_by_h_ + e] = acc;
+        context_p_[n * context_by_n_ + t * context_by_t_ + h * context_by_h_ + e] = nl_s.at[nl_e];
     }
 }
 
@@ -866,10 +862,9 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real acc = nl_s.at[nl_e];
         const real x_ = x_p_3_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o];
         const real x_2_ = x_p_4_[o];
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = x_ + (acc + x_2_);
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = x_ + (nl_s.at[nl_e] + x_2_);
     }
 }
 
@@ -931,9 +926,8 @@ NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = 0.5f * (acc + bias_) * (1.0f + nl_erf_f32((acc + bias_) * 0.70710677f));
+        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = 0.5f * (nl_s.at[nl_e] + bias_) * (1.0f + nl_erf_f32((nl_s.at[nl_e] + bias_) * 0.70710677f));
     }
 }
 
@@ -1202,9 +1196,8 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        biased_p_[n * biased_by_n_ + o] = acc + bias_;
+        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_;
     }
 }
 

@@ -59,11 +59,11 @@ from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.expr import Operand, code, form
-from backends.kernel_ir.stmt import Block, Frame, Let, Stmt, Text, names_of, text_of
+from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of
 from backends.kernel_ir.tree import Code
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
-from compiler.expr.ast import Ref, nodes, refs
+from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
 from compiler.strategies.cost.tiles import DOTS, TILES
 
@@ -230,15 +230,7 @@ class ContractNames(NestBuilder):
         return text_of([self.combined(code(acc), code(value), self.k.dialect.precision)])
 
     def epilogue(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
-        body, first = self._body(dims), list[Stmt]()
-        value, name = code(acc), self.k.namer.own(self.nest.acc)
-        values = [s.when if isinstance(s, l2.Emit) else s.value for s in self.nest.epilogue]
-        if sum(x == Ref(self.nest.acc) for v in values for x in nodes(v)) == 1:
-            name = value
-        elif value != name:
-            first = [Let(self.k.dialect.real, name, value)]
-        body.scope[self.nest.acc] = Symbol(name, self.k.dialect.precision)
-        inner = [*first, *body.finish(self.nest.epilogue)]
+        inner = self.ended(acc, self._body(dims))
         return text_of(inner if len(inner) == 1 else [Block("", inner)], depth)
 
 

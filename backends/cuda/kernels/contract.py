@@ -18,7 +18,7 @@ from typing import Any, Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import Addresses
-from backends.c_family.cprint import PrintError, Symbol
+from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.kernel import BLOCK, Function, Shared
@@ -475,13 +475,11 @@ class _Printer:
         return not any(d in self.sides.n for d in last)
 
 
-def _epilogue(k: Kernel, nest: NestPrinter, value: str, loads: Iterable[str] = ()) -> list[Stmt]:
+def _epilogue(nest: NestPrinter, value: str, loads: Iterable[str] = ()) -> list[Stmt]:
     """The epilogue of one sum. `loads`: formals that are in locals already."""
     body = nest.body()
     body.load(loads)
-    acc = k.namer.own(nest.nest.acc)
-    body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
-    return [Let(k.dialect.real, acc, code(value)), *body.finish(nest.nest.epilogue)]
+    return nest.ended(value, body)
 
 
 def _loads(nest: NestPrinter) -> dict[str, Let]:
@@ -500,12 +498,12 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         return []
     if contract.strategy == fft_conv.NAME:
         product, store, nest = transforms.transform_texts(k, contract)
-        holes = {"@end": _epilogue(k, nest, "nl_sum")}
+        holes = {"@end": _epilogue(nest, "nl_sum")}
     elif contract.strategy in direct.STRATEGIES:
         product, store, nest = direct.direct_texts(k, contract, _loads)
         forward = "nl_x[nl_p].sum" if contract.strategy == direct_conv.NAME else "*nl_at"
         value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
-        holes = {"@end": _epilogue(k, nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())}
+        holes = {"@end": _epilogue(nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())}
     else:
         product, store, holes = _product_texts(k, contract)
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
@@ -535,8 +533,8 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand]
         "block": BLOCK,
     }
     if contract.strategy not in UNITS:
-        return product, frame(statements(), "store.cu.j2", parts), {"@end": _epilogue(k, p.nest, "nl_s.at[nl_e]")}
-    end, tally = _epilogue(k, p.nest, "nl_sum.x[nl_n]"), _tally(k, p.nest, contract)
+        return product, frame(statements(), "store.cu.j2", parts), {"@end": _epilogue(p.nest, "nl_s.at[nl_e]")}
+    end, tally = _epilogue(p.nest, "nl_sum.x[nl_n]"), _tally(k, p.nest, contract)
     found, others = besides(p.nest, [*end, *tally], fast, slow)
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
     parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []

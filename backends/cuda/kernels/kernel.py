@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import backends.kernel_ir.stmt as ir
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
@@ -148,8 +149,8 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
     a thread: unrolled, they take twice as long to compile and run no faster."""
     found = list[Stmt]()
     for s in statements:
-        if isinstance(s, For) and s.kind is Kind.COLUMNS:
-            found += _column(s)
+        if isinstance(s, For) and s.kind in (Kind.COLUMNS, Kind.ROUNDS):
+            found += _column(s) if s.kind is Kind.COLUMNS else _rounds(s)
             continue
         if isinstance(s, For) and s.kind in _LOOPS:
             part, *texts = _LOOPS[s.kind]
@@ -162,6 +163,17 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
             s = replace(s, first=first, end="nl_end" if part else s.end, by=by, kind=Kind.ONCE)
         found.append(s)
     return found
+
+
+def _rounds(loop: For) -> list[Stmt]:
+    """The part of a block in whole neighbourhoods, and then what is left of it."""
+    own = replace(loop, first=code("nl_from"), end=code("nl_to"), by=code("nl_width"), test=None, kind=Kind.TOGETHER)
+    to = ir.constants("nl_i64", nl_to="nl_end - (nl_end - nl_from) % nl_width")
+    rest = [ir.when("nl_to == nl_end", ir.Leave("break")), ir.Set(code("nl_from"), "nl_to")]
+    inner = [ir.constants("int", nl_width=loop.by or ONE), to, *of_block([own]), *rest]
+    start = Let("nl_i64", code("nl_from"), "nl_me.part * nl_t.chunk", const=False)
+    twice = For(code("nl_wide"), loop.test, None, inner, "false", "bool", Kind.ONCE, test="true", op="=")
+    return [until(loop.end or ONE), start, twice]
 
 
 def _column(loop: For) -> list[Stmt]:

@@ -113,11 +113,7 @@ def _link(
     body = printer.body(known={formal: Symbol(name(f"nl_y{r}"), dialect.precision) for formal, r in part.known})
     par = [printer.vars[d.name] for d in printer.par]
     places = ["nl_sample * nl_t.outs + nl_out"] if len(par) == 1 else ["nl_sample", "nl_out"]
-    lines: list[Stmt] = []
-    if number is not None:
-        acc = k.namer.own(nest.acc)
-        body.scope[nest.acc] = Symbol(acc, dialect.precision)
-        lines.append(Let(dialect.real, acc, code(f"nl_sum_of(nl_t, {number}, nl_e)")))
+    lines = [] if number is None else printer.summed_to(f"nl_sum_of(nl_t, {number}, nl_e)", body)
     lines += body.run((*nest.prologue, *nest.epilogue))
     for r, formal in enumerate(part.results, first):
         if (value := body.scope[formal].code) != name(f"nl_y{r}"):

@@ -19,7 +19,6 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES
 from backends.c_family.point_nest import Point, PointNest
-from backends.cuda.kernels.kernel import of_block, until
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import Do, Each, For, If, Kind, Let, Set, Stmt, constants
 from backends.kernel_ir.tree import Call, Code, Place, Variable, nodes
@@ -225,21 +224,17 @@ def _looped(nest: PointNest, made: _Lines, inner: Sequence[Stmt], found: Sequenc
     tests = [form("nl_t.chunk >= {} * blockDim.x", many)]
     tests += [form("{} % {} == 0", nest.k.extent(nest.par[-1].extent), many)] if lines else []
     wide = every([*tests, *even(nest.k, [x for x in found if x.few], nest.par[-1].name, many)]) or code("true")
-    width = constants("int", nl_width=f"nl_wide ? {many} : 1")
+    width = code(f"nl_wide ? {many} : 1")
+    if not lines:
+        loop = replace(nest.points, body=inner, by=width, test="nl_every", kind=Kind.ROUNDS)
+        return Lines((constants("bool", nl_every=wide), loop), many, 0)
+    known: list[Stmt] = []
+    if made.fixed:
+        known.append(ir.Struct("struct", [x.member(many) for x in made.fixed], name("nl_same")))
+        known.append(Let("nl_i64", code("nl_known"), "-1", const=False))
     loop = replace(nest.points, body=inner, by=code("nl_width"))
-    if lines:
-        known: list[Stmt] = []
-        if made.fixed:
-            known.append(ir.Struct("struct", [x.member(many) for x in made.fixed], name("nl_same")))
-            known.append(Let("nl_i64", code("nl_known"), "-1", const=False))
-        return Lines((constants("bool", nl_wide=wide), width, *known, loop), many, len(made.fixed))
-    rest = [ir.when("nl_to == nl_end", ir.Leave("break")), Set(code("nl_from"), "nl_to")]
-    to = constants("nl_i64", nl_to="nl_end - (nl_end - nl_from) % nl_width")
-    loop = replace(loop, first=code("nl_from"), end=code("nl_to"), kind=Kind.TOGETHER)
-    inner = [width, to, *of_block([loop]), *rest]
-    twice = For(code("nl_wide"), "nl_every", None, inner, "false", "bool", Kind.ONCE, test="true", op="=")
-    start = Let("nl_i64", code("nl_from"), "nl_me.part * nl_t.chunk", const=False)
-    return Lines((until(nest.extent(nest.par)), constants("bool", nl_every=wide), start, twice), many, 0)
+    first = (constants("bool", nl_wide=wide), constants("int", nl_width=width))
+    return Lines((*first, *known, loop), many, len(made.fixed))
 
 
 def windows_in_lines(nest: PointNest, x: Point) -> Lines | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Body, Symbol
+from backends.c_family.cprint import Body
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
@@ -63,9 +63,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     adds = [*p.split(at, p.red), *p.split(element, kept), *term.load(refs(nest.term.then))]
     adds.append(Set(code("nl_sum"), k.dialect.expr(nest.term.then, term.scope, k.dialect.precision), "+="))
 
-    acc = k.namer.own(nest.acc)
-    body.scope[nest.acc] = Symbol(acc, k.dialect.precision)
-    store = [*p.split(element, kept), Let(real, acc, code("nl_sums[nl_e]")), *body.finish(nest.epilogue)]
+    store = [*p.split(element, kept), *p.ended("nl_sums[nl_e]", body)]
     row = [
         *start,
         Closure("nl_asks", [Let("nl_i64", code("nl_at"))], asks, "bool"),
