@@ -46,6 +46,7 @@ _UNIT_OF_EQUATION: Final = re.compile(
     r"\s*((?:1|[mnpuk]?(?:volt|amp|siemens|second|farad|ohm|metre|meter|[VASF])|Hz)\b.*)", re.ASCII
 )
 _UNIT_WORD: Final = re.compile(r"[^\W\d]\w*")
+_PER_UNIT: Final = re.compile(r"\s*/\s*([A-Za-z]\w*)")
 
 _WORDS: Final = frozenset({"and", "or", "not", "if", "else"})
 _LITERALS: Final = frozenset({"true", "false", "True", "False"})
@@ -295,4 +296,6 @@ def _side_by_side(text: str, left: int, at: int, end: int, fail: Fail) -> None:
         fail("E0301", f"an operator is missing before `{b}`", at, end, None)
     else:
         help = f"to multiply, write `{a} * {b}`" if b != "(" else f"to multiply, write `{a} * (...)`"
+        if b == "1" and (per := _PER_UNIT.match(text, end)) and unit_word(per[1]) is not None:
+            help = f"write `{a} / (1 {per[1]})`"
         fail("E0301", f"an operator is missing between `{a}` and `{b}`", at, end, help)

@@ -84,7 +84,14 @@ PARAMETER = k.Block(
         ),
     ),
     doc="A value that may be changed from outside.",
-    elsewhere=k.instead("`value`: default", "`min`: minimum", "`max`: maximum", "`type`: dtype", "`description`: doc"),
+    elsewhere=k.instead(
+        "`value`: default",
+        "`min`: minimum",
+        "`max`: maximum",
+        "`type`: dtype",
+        "`description`: doc",
+        "the unit after the value, `value: 5 ms`: unit units",
+    ),
     example="{value: 3200, type: int, min: 1}",
 )
 
