@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import required
+from compiler.expr.keys.kinds import Field, Flag, required
 from compiler.expr.keys.values import POSITIVE
 from compiler.layers.shared.context import Context, linear
 from compiler.layers.shared.initial import INIT
@@ -18,7 +18,8 @@ def _shape(p: Place, x: Shape) -> Result:
         message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(x)}"
         each = "; the same weights at every place are `- conv2d: {filters: ..., kernel: 1}`" if len(x) == 3 else ""
         raise Misfit(message, f"put `- flatten: {{}}` before it{each}" if len(x) > 1 else None)
-    return (*x[:-1], p.integer("units")), p.attrs("units", "bias")
+    turned = {"transposed": True} if p.values.get("transposed") else {}
+    return (*x[:-1], p.integer("units")), p.attrs("units", "bias") | turned
 
 
 def _lower(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -38,7 +39,9 @@ DENSE = LayerKind(
         ACTIVATION,
         BIAS,
         INIT,
+        Field("transposed", Flag(), "With `weights`: W is the other layer's, transposed; each has a bias of its own."),
         trained=True,
+        needs=(("transposed", ("weights",)),),
     ),
     _shape,
     _lower,

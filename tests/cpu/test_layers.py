@@ -105,6 +105,7 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - dense: {name: up, units: 12}
     - dense: {units: 3, activation: tanh}
     - dense: {name: wide, units: 12, weights: up, bias: false}
+    - dense: {units: 3, weights: up, transposed: true}
 """),
     "volumes": ((2, 4, 4, 4), "    - conv3d: {filters: 3, kernel: 2, stride: [1, 2, 1], activation: mish}\n"),
     "attention": ((6, 8), """\

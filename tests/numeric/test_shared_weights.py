@@ -126,18 +126,22 @@ slice: {inputs: inner, to: 1}
 reshape: {shape: [6]}
 dense: {units: 11, weights: logits, bias: false}
 softmax: {name: chances}
-dense: {name: inner_again, inputs: inner, units: 6, weights: inner, activation: tanh}"""
+dense: {name: inner_again, inputs: inner, units: 6, weights: inner, activation: tanh}
+dense: {name: mean, inputs: chances, units: 6, weights: words, transposed: true}
+dense: {name: means, inputs: logits, units: 6, weights: logits, transposed: true, bias: false}"""
     path = write_network(tmp_path, "{tokens: {shape: [5], dtype: int32}}", layers)
     feeds = {"tokens": np.random.default_rng(1).integers(0, 11, (3, 5)).astype(np.int32)}
     w = read_weights(tmp_path / "net.safetensors")
-    assert set(w) == {"words.weight", "inner.weight", "inner.bias", "logits.bias"}
-    names = ("logits", "chances", "inner_again")
+    assert set(w) == {"words.weight", "inner.weight", "inner.bias", "logits.bias", "mean.bias"}
+    names = ("logits", "chances", "inner_again", "mean", "means")
     found = netloom.predict(path, feeds, layers=names, build_dir=tmp_path / "build")
     inner = w["words.weight"][feeds["tokens"]] @ w["inner.weight"].T + w["inner.bias"]
     scores = np.exp(inner[:, 0] @ w["words.weight"].T)
     _close(found["logits"], inner @ w["words.weight"].T + w["logits.bias"])
     _close(found["chances"], scores / scores.sum(-1, keepdims=True))
     _close(found["inner_again"], np.tanh(inner @ w["inner.weight"].T + w["inner.bias"]))
+    _close(found["mean"], found["chances"] @ w["words.weight"] + w["mean.bias"])
+    _close(found["means"], found["logits"] @ w["words.weight"])
     exported = export_file(path, Options(), tmp_path / "net.onnx", names)
     initializers = onnx.load(exported.file).graph.initializer
     assert sorted(i.name for i in initializers if len(i.dims) == 2) == ["inner.weight", "words.weight"]
@@ -149,7 +153,7 @@ dense: {name: inner_again, inputs: inner, units: 6, weights: inner, activation: 
     for mine, there in zip(found.values(), back.values(), strict=True):
         _close(mine, there)
     shapes = sorted(v.shape for v in read_weights(tmp_path / "back.safetensors").values())
-    assert shapes == [(6,), (6, 6), (11,), (11, 6)]
+    assert shapes == [(6,), (6,), (6, 6), (11,), (11, 6)]
 
 
 def _close(found: Array, wanted: Array) -> None:

@@ -405,6 +405,9 @@ SEQUENCES = [
     lines("conv2d: {name: $y_a, inputs: $x, filters: 3, kernel: 3, padding: same}\n"
           "conv2d: {name: $y, filters: 3, kernel: 3, weights: $y_a, bias: false}", (3, 5, 4), lambda w, x:
           functional.conv2d(functional.conv2d(x, w["y_a.weight"], w["y_a.bias"], padding=1), w["y_a.weight"])),
+    lines("dense: {name: $y_a, inputs: $x, units: 3, activation: tanh}\n"
+          "dense: {name: $y, units: 4, weights: $y_a, transposed: true}", (2, 4), lambda w, x: functional.linear(
+              torch.tanh(dense(w, "y_a", x)), w["y_a.weight"].T, w["y.bias"])),
     lines("embedding: {name: $y_e, inputs: $x, count: 7, size: 4}\ndense: {name: $y, units: 7, weights: $y_e}", (3,),
           lambda w, x: functional.linear(w["y_e.weight"][x], w["y_e.weight"], w["y.bias"]), count=7),
     *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)

@@ -28,7 +28,7 @@ from compiler.interchange.onnx.import_attention import probabilities
 from compiler.interchange.onnx.import_layers import import_node
 from compiler.interchange.onnx.package import onnx_package
 from compiler.layers import KIND
-from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, LayerText, Repeated, Scores, Setting
 from compiler.layers.shared.onnx.inputs import repeated
 from compiler.runtime.artifacts.checkpoint import write_tensors
 
@@ -259,8 +259,24 @@ def _share(m: Importer) -> None:
             layer.settings["weights"] = owner
             for part in both:
                 del m.weights[f"{layer.name}.{part}"]
+        elif owner is None and own and _share_transposed(m, layer, first):
+            continue
         for place in matrices:
             first.setdefault(place, layer.name)
+
+
+def _share_transposed(m: Importer, layer: LayerText, first: dict[object, str]) -> bool:
+    """Whether the matrix of a layer is that of another one, transposed, which it shares then."""
+    if "transposed" not in KIND[layer.kind].settings.by_name:
+        return False
+    name = f"{layer.name}.weight"
+    owner = first.get(place := _place(m.weights[name].T))
+    theirs = {} if owner is None else m.parts(owner)
+    if owner is None or "weight" not in theirs or _place(theirs["weight"]) != place:
+        return False
+    layer.settings |= {"weights": owner, "transposed": True}
+    del m.weights[name]
+    return True
 
 
 def _place(array: Array) -> object:

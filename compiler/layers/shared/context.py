@@ -133,17 +133,21 @@ def biased(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, part: str = "")
 
 
 def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = "") -> l1.Tensor:
-    """x W + b over the last axis. Weight (units, features), initialized glorot_uniform."""
+    """x W + b over the last axis. Weight (units, features), initialized glorot_uniform; (features, units) where it is
+    another layer's, transposed."""
     features = x.shape[-1]
     name = f"{layer.name}.{part}." if part else f"{layer.name}."
-    w = weight(c, f"{name}weight", (units, features), "uniform", glorot(features, units), layer)
+    shape, axes = (units, features), (along("o"), along("k"))
+    if flag(layer, "transposed"):
+        shape, axes = (features, units), (along("k"), along("o"))
+    w = weight(c, f"{name}weight", shape, "uniform", glorot(features, units), layer)
     outer = ("n", *(f"t{a}" for a in range(len(x.shape) - 2)))
     kept = tuple(zip(outer, x.shape[:-1], strict=True))
     y = c.graph.contract(
         f"{name}sum",
         (*kept, ("o", units), ("k", features)),
         (*(along(d) for d in outer), along("o")),
-        ((x, (*(along(d) for d in outer), along("k"))), (w, (along("o"), along("k")))),
+        ((x, (*(along(d) for d in outer), along("k"))), (w, axes)),
         PRODUCT,
         span=layer.span,
     )

@@ -92,6 +92,7 @@ def layer(
     inputs: Field | None = INPUTS,
     trained: bool = False,
     one_of: tuple[tuple[str, ...], ...] = (),
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> Alternative:
     """One kind of layer: the keys common to all layers, and its own. `inputs`: None for one without sources; `trained`:
     it may have trained arrays."""
@@ -103,6 +104,7 @@ def layer(
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
         one_of=one_of,
+        needs=needs,
         example=example,
     )
     return Alternative(name, block, doc)

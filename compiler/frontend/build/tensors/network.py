@@ -302,14 +302,16 @@ def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
         c.sink.error("E0201", f"the layer `{node.text}` {comes}", node.span, help)
         return
     theirs, own = _arrays(r, owner), _arrays(r, mine)
-    both = [part for part in own if part in theirs]
+    matrices = bool(dict(mine.attrs).get("transposed"))
+    both = [part for part in own if part in theirs and not (matrices and part.endswith("bias"))]
     if not both:
         message = f"`{mine.name}` ({mine.kind}) and `{owner.name}` ({owner.kind}) have no trained arrays in common"
         c.sink.error("E0501", message, node.span)
     for part in both:
         if theirs[part] != own[part]:
             message = f"`{owner.array(part)}` has the shape {shown(theirs[part])}; this layer needs {shown(own[part])}"
-            c.sink.error("E0501", message, node.span)
+            turns = theirs[part] == own[part][::-1] and "transposed" in KIND[mine.kind].settings.by_name
+            c.sink.error("E0501", message, node.span, "`transposed: true` takes it transposed" if turns else None)
             return
     init = settings.entry("init")
     if init is not None and any(not part.endswith("bias") for part in both):

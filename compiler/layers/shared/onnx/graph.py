@@ -202,13 +202,15 @@ class Writer:
     def linear(self, layer: l0.Layer, x: str, rank: int, part: str = "") -> str:
         """x W + b over the last axis of a tensor with `rank` axes besides the batch."""
         g, lead = self.graph, f"{part}." if part else ""
-        has_bias = bool(layer.attr("bias"))
+        has_bias, turned = bool(layer.attr("bias")), dict(layer.attrs).get("transposed") is True
         name = f"{layer.name}/{part or 'sum'}"
         if rank == 1:
             ins = [x, self.weight(layer, f"{lead}weight")] + ([self.weight(layer, f"{lead}bias")] if has_bias else [])
-            return g.node("Gemm", ins, name, {"transB": 1})
+            return g.node("Gemm", ins, name, {} if turned else {"transB": 1})
         array = layer.array(f"{lead}weight")
-        if array in self.shared:
+        if turned:
+            matrix = self.weight(layer, f"{lead}weight")
+        elif array in self.shared:
             matrix = g.node("Transpose", [self.weight(layer, f"{lead}weight")], f"{name}/turned", {"perm": [1, 0]})
         else:
             matrix = g.weight(array, self.weights[array].T)
