@@ -1,6 +1,5 @@
 """Learning by a global signal that synapses read: Rescorla and Wagner (1972), temporal differences (Sutton and Barto
-1990; Schultz, Dayan and Montague 1997), both in Axon too (models/axon/rl_*.yaml), and models/distal_reward.yaml
-(Izhikevich 2007)."""
+1990; Schultz, Dayan and Montague 1997), both in Axon too (models/axon/rl_*.yaml)."""
 
 from __future__ import annotations
 
@@ -123,17 +122,6 @@ def test_dopamine_moves_from_reward_to_cue(target: str, tmp_path: Path) -> None:
     assert found[-1, cue] > 0.95 and abs(found[-1, reward]) < 0.05
     middle = found[15, cue + 1 : reward]
     assert middle.max() > 0.1  # on its way
-
-
-@pytest.mark.slow
-def test_distal_reward(root: Path, tmp_path: Path) -> None:
-    """The synapse whose spikes are followed by reward, 1 s to 3 s later, is strengthened from 0 to its bound of 4, as
-    in figure 1 of the paper (within its hour; here in half of it). Of the others, few are, and their mean falls."""
-    s = netloom.load(root / "models" / "distal_reward.yaml").simulation()
-    s.run("1800 s")
-    assert s.projections["rewarded"].w[0] > 3.9
-    others = s.projections["exc_exc"].w
-    assert others.mean() < 0.8 and (others > 3).mean() < 0.05
 
 
 def learned_in_trials(root: Path, name: str, target: str, trials: int) -> list[tuple[float, float]]:
