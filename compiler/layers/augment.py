@@ -2,7 +2,8 @@
 
 Assumes: inputs of (batch, ...).
 Guarantees: the identity outside training; draws are counter-based, keyed by the layer's name, with one counter per step
-and element (dropout, noise) or sample (flips, crops; augment: either): equal on every target, and in resumed runs.
+and element (noise) or sample (flips, crops; augment: either; dropout: or channel): equal on every target, and in
+resumed runs.
 Does not: read data.
 """
 
@@ -34,17 +35,24 @@ def _write(w: Writer, layer: l0.Layer) -> str:
     return w.source(layer)
 
 
+_DRAWS_OF_ELEMENTS = Option("element", "Each element has draws of its own.")
+
+
 def dropout(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Srivastava et al. 2014, inverted: kept elements are divided by the probability of keeping them."""
     if not c.training:
         return x
-    u = c.graph.add(
-        l1.Rand(l1.Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span)
-    )
+    axes = {"sample": 1, "channel": 2}.get(str(dict(layer.attrs).get("draws")), len(x.shape))
+    drawn = l1.Tensor(f"{layer.name}.random", x.shape[:axes], "real", True)
+    u = c.graph.add(l1.Rand(drawn, f"{layer.name}/dropout", layer.span))
     keep = Cond(X0 < Ref("rate"), Num(0.0), 1.0 / (1.0 - Ref("rate")))
     scalars = (("rate", number(layer, "rate")),)
     mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
-    return c.graph.map(f"{layer.name}.y", X0 * X1, (identity(x), identity(mask)), span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0 * X1, (identity(x), (mask, tuple(range(axes)))), span=layer.span)
+
+
+def _dropped(p: Place, x: Shape) -> Result:
+    return x, p.attrs("rate") | ({} if p.values["draws"] == "element" else p.attrs("draws"))
 
 
 DROPOUT = LayerKind(
@@ -52,9 +60,25 @@ DROPOUT = LayerKind(
         "dropout",
         "Sets elements to zero at random while training, and scales the others up.",
         required("rate", PART, "The probability with which an element is dropped.", example="rate: 0.5"),
+        Field(
+            "draws",
+            Choice(
+                "draws",
+                (
+                    _DRAWS_OF_ELEMENTS,
+                    Option(
+                        "channel", "Those of a channel, the first axis, are dropped together (Tompson et al. 2015)."
+                    ),
+                    Option("sample", "All of a sample: before an `add`, stochastic depth (Huang et al. 2016)."),
+                ),
+            ),
+            "What is dropped together.",
+            default="element",
+            example="draws: channel",
+        ),
         elsewhere={"p": "`rate`", "probability": "`rate`"},
     ),
-    keeps("rate"),
+    _dropped,
     dropout,
     _write,
     training=True,
@@ -139,7 +163,7 @@ AUGMENT = LayerKind(
             Choice(
                 "draws",
                 (
-                    Option("element", "Each element has draws of its own."),
+                    _DRAWS_OF_ELEMENTS,
                     Option("sample", "All elements of a sample have the same draws."),
                 ),
             ),

@@ -151,6 +151,10 @@ PAPERS: Final[Mapping[str, tuple[str, ...]]] = {
         "D. P. Kingma and J. Ba (2015). Adam: a method for stochastic optimization. *International Conference on "
         "Learning Representations*.",
     ),
+    "adamax": (
+        "D. P. Kingma and J. Ba (2015). Adam: a method for stochastic optimization. *International Conference on "
+        "Learning Representations*.",
+    ),
     "adamw": (
         "I. Loshchilov and F. Hutter (2019). Decoupled weight decay regularization. *International Conference on "
         "Learning Representations*.",
@@ -178,6 +182,10 @@ PAPERS: Final[Mapping[str, tuple[str, ...]]] = {
     "nesterov": (
         "I. Sutskever, J. Martens, G. Dahl and G. Hinton (2013). On the importance of initialization and momentum in "
         "deep learning. *International Conference on Machine Learning*.",
+    ),
+    "radam": (
+        "L. Liu et al. (2020). On the variance of the adaptive learning rate and beyond. *International Conference on "
+        "Learning Representations*.",
     ),
     "rmsprop": (
         "T. Tieleman and G. Hinton (2012). Lecture 6.5: RMSprop. *COURSERA: Neural Networks for Machine Learning*.",

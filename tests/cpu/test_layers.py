@@ -39,6 +39,7 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - conv2d: {name: one, filters: 6, kernel: 3, padding: [0, 2, 1, 0], groups: 2, activation: selu}
     - conv_transpose2d: {filters: 4, kernel: [3, 2], stride: 2, padding: 1, output_padding: [1, 0]}
     - group_norm: {groups: 2}
+    - dropout: {rate: 0.2, draws: channel}
     - avg_pool2d: {size: 3, stride: 2, padding: 1, ceil: true, count_padding: false}
     - instance_norm: {affine: false}
     - upsample: {name: up, factor: 2}
@@ -67,6 +68,7 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - dense: {name: of_b, inputs: b, units: 5}
     - add: {inputs: [of_a, of_b]}
     - dropout: {rate: 0.3}
+    - dropout: {rate: 0.3, draws: sample}
 """),
     "scaled": ((3, 4), """\
     - scale_shift: {}

@@ -105,7 +105,9 @@ def loss_of(layers: tuple[Layer, ...], given: Values, loss: str) -> float:
             case "dropout":
                 rate = item.attr("rate")
                 assert isinstance(rate, float)
-                y = np.where(given[f"{item.name}.random"] >= rate, x / (1 - rate), 0.0)
+                drawn = given[f"{item.name}.random"]
+                drawn = drawn.reshape(drawn.shape + (1,) * (x.ndim - drawn.ndim))
+                y = np.where(drawn >= rate, x / (1 - rate), 0.0)
             case _:
                 raise AssertionError(item.kind)
         named[item.name] = ACTIVATIONS[item.activation](y) if item.activation else y
@@ -203,6 +205,13 @@ def test_dropout_and_add() -> None:
         dense("logits", "sum", 3),
     )
     check((5,), layers)
+
+
+@pytest.mark.parametrize("draws", ["channel", "sample"])
+def test_dropout_of_more(draws: str) -> None:
+    drop = layer("dropout", "drop", "first", (2, 3, 3), rate=0.4, draws=draws)
+    layers = (conv("first", "image", (2, 3, 3), (2, 2)), drop, flat("drop", 18), dense("logits", "flat", 3))
+    check((1, 4, 4), layers)
 
 
 def test_mean_squared_error() -> None:

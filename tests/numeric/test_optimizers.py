@@ -96,6 +96,10 @@ CASES: dict[str, tuple[str, str, Rule]] = {
         lambda step, epoch: 0.05 * (1 + math.cos(math.pi * min(1, (step - 1) / 8))))),
     "warmup_cosine": ("{sgd: {learning_rate: '0.1 * warmup_cosine(step, 3, steps)'}}", "", scheduled(
         lambda step, epoch: 0.1 * step / 3 if step < 3 else 0.05 * (1 + math.cos(math.pi * (step - 3) / 9)))),
+    "linear_restarts": (
+        "{sgd: {learning_rate: '0.1 * warmup_linear(step, 3, 11) + 0.04 * cosine_restarts(step, 5)'}}", "", scheduled(
+        lambda step, epoch: 0.1 * (step / 3 if step < 3 else max(0, 1 - (step - 3) / 8))
+        + 0.02 * (1 + math.cos(math.pi * ((step - 1) % 5) / 5)))),
     "one_cycle": ("{sgd: {learning_rate: '0.1 * one_cycle(step, steps)'}}", "", scheduled(one_cycle)),
     "clip_value": ("{sgd: {learning_rate: 0.3}}", "clip: {value: 0.01}", elementwise(clipped_by_value)),
     "clip_norm": ("{sgd: {learning_rate: 0.3}}", "clip: {norm: 0.2}", clipped_by_norm),

@@ -177,6 +177,8 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
         "{amsgrad: {learning_rate: 3e-3, beta2: 0.9}}",
         lambda p: torch.optim.Adam(p, lr=3e-3, betas=(0.9, 0.9), amsgrad=True),
     ),
+    "radam": ("{radam: {learning_rate: 3e-3, beta2: 0.9}}", lambda p: torch.optim.RAdam(p, lr=3e-3, betas=(0.9, 0.9))),
+    "adamax": ("{adamax: {learning_rate: 3e-3}}", lambda p: torch.optim.Adamax(p, lr=3e-3)),
     "nadam": ("{nadam: {learning_rate: 3e-3}}", lambda p: torch.optim.NAdam(p, lr=3e-3)),
     "rmsprop": (
         "{rmsprop: {learning_rate: 2e-3, smoothing: 0.9, momentum: 0.5}}",

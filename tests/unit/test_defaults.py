@@ -104,6 +104,7 @@ network:
     - batch_norm: {}
     - group_norm: {groups: 2}
     - instance_norm: {}
+    - dropout: {rate: 0.1}
     - layer_norm: {}
     - rms_norm: {}
     - prelu: {}

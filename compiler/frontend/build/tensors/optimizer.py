@@ -54,6 +54,10 @@ _TEXTS: Final = {
     "warmup_cosine(t, warmup, length)": (
         "t / warmup if t < warmup else 0.5 * (1 + cos(pi * min(1, (t - warmup) / max(1, length - warmup))))"
     ),
+    # as in BERT: to 0 at the end
+    "warmup_linear(t, warmup, length)": "t / warmup if t < warmup else max(0, (length - t) / max(1, length - warmup))",
+    # Loshchilov & Hutter 2017, eq. 5
+    "cosine_restarts(t, length)": "0.5 * (1 + cos(pi * ((t - 1) % length) / length))",
     # Smith & Topin 2018, in the form of PyTorch's OneCycleLR with its defaults: from 1/25 to 1 in 30 % of the steps,
     # then down to 1/250,000
     "one_cycle(t, length)": (

@@ -53,6 +53,8 @@ OPTIMIZER_CHOICE = k.OneKey(
         _known_optimizer("adamw", "Adam with decoupled weight decay `decay` (Loshchilov & Hutter 2019)."),
         _known_optimizer("amsgrad", "Adam whose second moment never falls (Reddi, Kale & Kumar 2018)."),
         _known_optimizer("nadam", "Adam with Nesterov's momentum (Dozat 2016)."),
+        _known_optimizer("radam", "Adam that begins as momentum, until its second moment is known (Liu et al. 2020)."),
+        _known_optimizer("adamax", "Adam with the largest gradient in place of the second moment (Kingma & Ba 2015)."),
         _known_optimizer("rmsprop", "RMSprop (Tieleman & Hinton 2012)."),
         _known_optimizer("adagrad", "AdaGrad (Duchi, Hazan & Singer 2011).", "0.01"),
         _known_optimizer("adadelta", "Adadelta (Zeiler 2012).", "1"),
@@ -63,7 +65,8 @@ OPTIMIZER_CHOICE = k.OneKey(
     doc="An optimizer of this file's `optimizers` or of the library, with its parameters. A parameter is a number or a "
     "schedule: an expression over `step` and `epoch` (from 1), `steps` and `epochs` (of the whole training), which may "
     "call `warmup(t, length)`, `step_decay(t, every, factor)`, `cosine_decay(t, length)`, "
-    "`warmup_cosine(t, warmup, length)` and `one_cycle(t, length)`: `1e-3 * warmup_cosine(step, 100, steps)`.",
+    "`cosine_restarts(t, length)`, `warmup_cosine(t, warmup, length)`, `warmup_linear(t, warmup, length)` and "
+    "`one_cycle(t, length)`: `1e-3 * warmup_cosine(step, 100, steps)`.",
     own=_OPTIMIZER_VALUES,
 )
 
