@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key
-from compiler.strategies.choice import VECTOR_BYTES, Choice, rounded
+from compiler.strategies.choice import VECTOR_BYTES, rounded
 from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW
 
 MARGIN = 0.9
@@ -39,8 +39,14 @@ def row_major(capabilities: Capabilities) -> Capabilities:
     return replace(capabilities, lanes=0, strategies=capabilities.strategies & (ROWS | both))
 
 
-def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order, capabilities: Capabilities) -> Layout:
-    """The target in the layout of the program of `graphs`."""
+def laid_out(
+    graphs: Iterable[l1.TensorGraph],
+    precision: DType,
+    order: l2.Order,
+    capabilities: Capabilities,
+    packed: Iterable[l1.TensorGraph] | None = None,
+) -> Layout:
+    """The target in the layout of the program of `graphs`. `packed`: these with weights as rows may have them."""
     count, real = VECTOR_BYTES // precision.bytes, precision.bytes
     graphs = tuple(graphs)
     if not capabilities.lanes:
@@ -50,29 +56,37 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     if order is l2.Order.BITWISE or not capabilities.strategies & ROWS:
         return Layout(capabilities)
     plain = replace(capabilities, device=replace(capabilities.device, estimates=()))
-    known: dict[object, tuple[float, float]] = {}
-    lanes = rows = 0.0
-    for graph in graphs:
-        tensors = l1.tensors_of(graph.nodes)
-        for node, times in l1.with_bodies(graph.nodes):
-            if isinstance(node, l1.Map | l1.Gather):
-                lanes += times * MAP * _padded(node.out, count) / count
-                rows += times * MAP * prod(node.out.shape) / count
-            elif isinstance(node, l1.Rand):
-                lanes += DRAW * _padded(node.out, count) / count
-                rows += DRAW * prod(node.out.shape) / count
-            elif isinstance(node, l1.Contract) and len(node.ins) == 2:
-                key = problem_key(node, tensors)
-                if key not in known:
-                    known[key] = _both(node, tensors, count, real, plain)
-                lanes, rows = lanes + times * known[key][0], rows + times * known[key][1]
-            elif isinstance(node, l1.Contract | l1.Move) and (terms := _window_terms(node)):
-                rows += times * ROW_WINDOW * terms
-                lanes += times * NEST * terms * _padded(node.out, count) / prod(node.out.shape) / count
+    lanes = _total(graphs, count, count, real, plain)
+    rows = _total(graphs if packed is None else packed, 0, count, real, plain)
     if not 0 < rows < MARGIN * lanes:
         return Layout(capabilities)
     wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US
     return Layout(row_major(capabilities), f"about {flat:.0f} us; with the batch in vector lanes about {wide:.0f} us")
+
+
+def _total(graphs: Iterable[l1.TensorGraph], lanes: int, count: int, real: int, capabilities: Capabilities) -> float:
+    """Vector operations of graphs with the batch in so many lanes, or row-major (0); vectors have `count` elements."""
+    total = 0.0
+    known: dict[object, float] = {}
+    for graph in graphs:
+        tensors = l1.tensors_of(graph.nodes)
+        before = {n.source for n in graph.nodes if isinstance(n, l1.Reindex) and n.out.panel}
+        for node, times in l1.with_bodies(graph.nodes):
+            if isinstance(node, l1.Contract) and node.out.name in before:
+                continue  # weights are packed once, before all steps
+            if isinstance(node, l1.Map | l1.Gather):
+                total += times * MAP * _padded(node.out, lanes) / count
+            elif isinstance(node, l1.Rand):
+                total += DRAW * _padded(node.out, lanes) / count
+            elif isinstance(node, l1.Contract) and len(node.ins) == 2:
+                key = problem_key(node, tensors)
+                if key not in known:
+                    known[key] = _product(node, tensors, lanes, real, capabilities)
+                total += times * known[key]
+            elif isinstance(node, l1.Contract | l1.Move) and (terms := _window_terms(node)):
+                each = NEST * _padded(node.out, lanes) / prod(node.out.shape) / lanes if lanes else ROW_WINDOW
+                total += times * each * terms
+    return total
 
 
 def _needs_rows(graphs: tuple[l1.TensorGraph, ...], lanes: int, order: l2.Order) -> str:
@@ -108,25 +122,22 @@ def _window_terms(node: l1.Contract | l1.Move) -> int:
 
 
 def _padded(tensor: l1.Tensor, lanes: int) -> int:
-    """Elements of a tensor with the batch in its lanes."""
-    if not tensor.batched:
+    """Elements of a tensor with the batch in its lanes, if any."""
+    if not tensor.batched or not lanes:
         return prod(tensor.shape)
     return rounded(tensor.shape[0], lanes) * prod(tensor.shape[1:])
 
 
-def _both(
+def _product(
     node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real: int, capabilities: Capabilities
-) -> tuple[float, float]:
-    """Vector operations of a contraction with the batch in the lanes, and row-major."""
+) -> float:
+    """Vector operations of a contraction."""
+    strategies = capabilities.strategies if lanes else capabilities.strategies & ROWS
+    choice, _ = choose(node, tensors, lanes, real, strategies, capabilities.device)
+    if choice is not None:
+        return choice.microseconds * OPERATIONS_PER_US
     products = float(prod(e for _, e in node.dims))
-    wide, _ = choose(node, tensors, lanes, real, capabilities.strategies, capabilities.device)
-    flat, _ = choose(node, tensors, 0, real, capabilities.strategies & ROWS, capabilities.device)
+    if not lanes:
+        return products * ROW_NEST
     batch = next((tensors[n].shape[0] for n in node.ins if tensors[n].batched), lanes)
-    return (
-        _operations(wide, products * rounded(batch, lanes) / batch / lanes * NEST),
-        _operations(flat, products * ROW_NEST),
-    )
-
-
-def _operations(choice: Choice | None, nest: float) -> float:
-    return nest if choice is None else choice.microseconds * OPERATIONS_PER_US
+    return products * rounded(batch, lanes) / batch / lanes * NEST

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
+from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import DType, along
+from compiler.passes.pipeline.lower import lower_predict
 from compiler.passes.program.merge import merge
 from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cpu import rows_dense, rows_panels, rows_product
@@ -84,13 +86,28 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("real", REALS.values())
 def test_weights_in_panels(real: DType, tmp_path: Path) -> None:
-    """Outputs around panels and strips."""
+    """Outputs around panels and strips; rows around tiles and blocks, terms around those of a block."""
     cases = []
-    for n, o, k in ((1, 1, 3), (1, 130, 16), (1, 300, 7), (2, 33, 40), (3, 64, 16), (4, 131, 5)):
+    few = ((1, 1, 3), (1, 130, 16), (1, 300, 7), (2, 33, 40), (3, 64, 16), (4, 131, 5))
+    many = ((5, 40, 17), (8, 17, 4100), (9, 33, 1010), (12, 64, 7), (13, 70, 250), (30, 65, 480), (270, 1030, 243))
+    for n, o, k in (*few, *many):
         (node, tensors), after = with_epilogue(einsum("nk,ok->no", n=n, o=o, k=k), "relu(x0 + x1)", ("b", (1,)))
         tensors["w"] = replace(tensors["w"], panel=rows_panels.panel_of(real.bytes))
         cases.append(Case(node, tensors, rows_panels.match(product(node, tensors, 0, real.bytes)), after))
     check(cases, real, tmp_path, row_major=True)
+
+
+def test_large_weights_of_predictions_are_packed_for_many_rows(tmp_path: Path) -> None:
+    """Also where lanes would do without panels: 4,096 features lie so that rows push each other out of the cache."""
+    path = tmp_path / "net.yaml"
+    path.write_text(
+        "language: 1\nname: net\nnetwork:\n  inputs: {x: {shape: [4096]}}\n  layers:\n"
+        "    - dense: {name: wide, units: 4096}\n    - dense: {name: small, units: 10}\n"
+    )
+    for batch, names in ((8, {"wide.weight"}), (64, set()), (256, {"wide.weight"})):
+        lowered = lower_predict(load_model(path), CpuBackend().capabilities, batch).lowered
+        packed = {d.subject.split()[-1] for d in lowered.decisions if d.pass_name == "pack_panels"}
+        assert packed == names
 
 
 @pytest.mark.parametrize("real", REALS.values())

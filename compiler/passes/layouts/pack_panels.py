@@ -6,8 +6,9 @@ each time: their panels are made once (prepare_weights), beside the weights, whi
 
 Assumes: the graph of a prediction in gather form, in which nothing writes weights; row-major tensors; a target that has
 rows_panels.
-Guarantees: only operands of products change, where these are faster so by estimate, by more than MARGIN. What is read
-once for a single row, by no step of a Scan, is not packed: it would take twice the memory for little.
+Guarantees: only operands of products change, where these are faster so by estimate, by more than MARGIN, or where many
+rows read what no cache holds. What is read once for a single row, by no step of a Scan, is not packed: it would take
+twice the memory for little.
 Does not: pack what a lock file computes otherwise, or parts of weights.
 """
 
@@ -29,6 +30,10 @@ from compiler.strategies.pins import Pins, path_of
 
 NAME: Final = "pack_panels"
 MARGIN: Final = 0.8
+SMALL: Final = 200_000
+"""Bytes of weights that stay near whatever many rows do."""
+FAR, FAR_MARGIN = 8_000_000, 1.05
+"""Bytes of weights from which on no cache holds them, so that reading them in order is worth more than its estimate."""
 
 
 @dataclass
@@ -69,12 +74,19 @@ class _Packing:
             before, now = self._choice(node, self.tensors), self._choice(after, known)
             if path_of(self.phase, node.out) in self.pins or now is None or before is None:
                 continue
-            if now.strategy == rows_panels.NAME and now.microseconds < MARGIN * before.microseconds:
+            margin = self._margin(prod(self.tensors[name].shape) * self.real, rows)
+            if now.strategy == rows_panels.NAME and now.microseconds < margin * before.microseconds:
                 self.packed[name] = nodes
                 why = f"{node.out.name}: about {now.microseconds:.1f} us so, {before.microseconds:.1f} us as it is"
                 self.decisions.append(Decision(NAME, name, "packed", why))
                 return after
         return node
+
+    def _margin(self, size: int, rows: int) -> float:
+        """What share of its time a product of so many rows may take with panels of so many bytes."""
+        if rows <= rows_panels.FEW:
+            return MARGIN
+        return 0.0 if size < SMALL else FAR_MARGIN if size >= FAR else MARGIN
 
     def _choice(self, node: l1.Contract, known: Mapping[str, l1.Tensor]) -> Choice | None:
         return choose(node, known, 0, self.real, self.target.strategies, self.target.device)[0]

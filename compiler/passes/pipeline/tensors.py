@@ -52,7 +52,7 @@ from compiler.strategies.choice import NotApplicable, Tiles
 from compiler.strategies.cpu import rows_panels
 from compiler.strategies.cuda.fused_attention import Attending, Extents
 from compiler.strategies.forks import Fork, problem_of, taken
-from compiler.strategies.layout import laid_out
+from compiler.strategies.layout import laid_out, row_major
 from compiler.strategies.pins import Pins, Refused, path_of, pinned
 
 ALL: Final = (*TRAINING, *GIVING)
@@ -253,17 +253,20 @@ def _recompute(context: Context, graph: PhaseGraph) -> PhaseGraph:
 
 
 def _pack_panels(context: Context, ir: Lowering) -> Lowering:
-    """Weights are stored as row-major products of predictions read them."""
-    graphs = tuple(g.graph for g in ir.graphs)
-    target = laid_out(graphs, context.precision, context.order, context.capabilities).capabilities
-    if target.lanes or context.order is l2.Order.BITWISE:
+    """Weights are stored as row-major products of predictions read them, where all products are faster so than with the
+    batch in the lanes."""
+    if context.order is l2.Order.BITWISE:
         return ir
-    real, pins = context.precision.bytes, context.pins
-    packed = (
+    graphs, real, pins = tuple(g.graph for g in ir.graphs), context.precision.bytes, context.pins
+    target = row_major(context.capabilities) if context.capabilities.lanes else context.capabilities
+    packed = tuple(
         g.rewritten(*pack_panels(g.nodes, g.phase, target, real, pins)) if g.phase == "predict" else g
         for g in ir.graphs
     )
-    return replace(ir, graphs=tuple(packed))
+    as_rows = tuple(g.graph for g in packed)
+    if laid_out(graphs, context.precision, context.order, context.capabilities, as_rows).capabilities.lanes:
+        return ir
+    return replace(ir, graphs=packed)
 
 
 def _prepare_weights(context: Context, ir: Lowering) -> Lowering:

@@ -32,6 +32,9 @@ WINDOW_LANES: Final = 8.0
 TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS = 500_000, 1.8, 32
 """Of an operand that register tiles may read again and again, and how much longer sums take where it is larger; from so
 many blocks of the batch on."""
+ALIKE, ALIKE_BLOCKS, ALIKE_BYTES = 1.15, 8, 4096
+"""How much longer sums take for so many blocks of the batch or more, where rows of the weights push each other out of
+the first cache, as they are multiples of so many bytes apart."""
 CHUNK_BYTES: Final = 500_000
 """Of the operands of a sum that all register tiles read, before the next ones are taken."""
 TRANSPOSE: Final = 6.0
