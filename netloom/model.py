@@ -33,7 +33,7 @@ from compiler.runtime.common.options import (
     TrainedOptions,
     checked,
 )
-from compiler.runtime.common.progress import Progress, SilentProgress, progress
+from compiler.runtime.common.progress import Progress, progress
 
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
@@ -223,7 +223,7 @@ class Model:
         return {**options, "weights": own if options.get("weights") is None else options["weights"]}
 
 
-class _Told(SilentProgress):
+class _Told(Progress):
     """A progress that tells a function of each epoch."""
 
     def __init__(self, shown: Progress, on_epoch: OnEpoch) -> None:

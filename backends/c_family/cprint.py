@@ -542,19 +542,11 @@ class Body:
             return [element.guarded(Do(call(add.format(element.type), form("&{}", element.place), shown), span))]
         return [element.guarded(Set(element.place, shown, "+=", span))]
 
-    def section(self, statements: Sequence[l2.Statement]) -> list[Stmt]:
-        """The lines of statements and their stores; their values stay in locals for what follows."""
-        return [*self.run(statements), *self.stored()]
-
     def stored(self) -> list[Stmt]:
         """The stores of what has been assigned since the last ones."""
         lines = self.stores()
         self._written.clear()
         return lines
-
-    def mark(self, names: Iterable[str]) -> None:
-        """Formals that an earlier section has assigned, so that `stores` stores them too."""
-        self._written += [n for n in names if n not in self._written]
 
     def stores(self) -> list[Stmt]:
         """Stores of every assigned array formal, in the order of the formals."""

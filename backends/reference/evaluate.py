@@ -50,10 +50,6 @@ def loaded(x: Any) -> Any:
     return x.astype(np.int64) if x.dtype.kind in "iu" and x.dtype != np.int64 else x
 
 
-def is_real(x: Value) -> bool:
-    return isinstance(x, float) or (isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f")
-
-
 def cast(x: Value, dtype: np.dtype[Any]) -> Any:
     """`x` in a type, as a C cast does it (real to integer: towards zero)."""
     if isinstance(x, np.ndarray | np.generic):

@@ -22,66 +22,25 @@ from typing import Final, cast
 from compiler.core.source import NOWHERE, Span
 
 
+def _method(op: str, swapped: bool = False) -> Callable[[Node, Operand], Binary]:
+    """`self op other`; `swapped`: `other op self`."""
+    if swapped:
+        return lambda self, other: Binary(op, _operand(other), _operand(self))
+    return lambda self, other: Binary(op, _operand(self), _operand(other))
+
+
 class Node:
     """Operators that build trees: `a * b + 1`, `a < b`, `a & b`, `a | b`, `~a`; `a.eq(b)` and `a.ne(b)`, as `==`
     compares the trees themselves. A Python number stands for a `Num`; on the left of a comparison it has to be one."""
 
-    def __add__(self, other: Operand) -> Binary:
-        return _built("+", self, other)
-
-    def __radd__(self, other: Operand) -> Binary:
-        return _built("+", other, self)
-
-    def __sub__(self, other: Operand) -> Binary:
-        return _built("-", self, other)
-
-    def __rsub__(self, other: Operand) -> Binary:
-        return _built("-", other, self)
-
-    def __mul__(self, other: Operand) -> Binary:
-        return _built("*", self, other)
-
-    def __rmul__(self, other: Operand) -> Binary:
-        return _built("*", other, self)
-
-    def __truediv__(self, other: Operand) -> Binary:
-        return _built("/", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Binary:
-        return _built("/", other, self)
-
-    def __floordiv__(self, other: Operand) -> Binary:
-        return _built("//", self, other)
-
-    def __mod__(self, other: Operand) -> Binary:
-        return _built("%", self, other)
-
-    def __pow__(self, other: Operand) -> Binary:
-        return _built("**", self, other)
-
-    def __lt__(self, other: Operand) -> Binary:
-        return _built("<", self, other)
-
-    def __le__(self, other: Operand) -> Binary:
-        return _built("<=", self, other)
-
-    def __gt__(self, other: Operand) -> Binary:
-        return _built(">", self, other)
-
-    def __ge__(self, other: Operand) -> Binary:
-        return _built(">=", self, other)
-
-    def eq(self, other: Operand) -> Binary:
-        return _built("==", self, other)
-
-    def ne(self, other: Operand) -> Binary:
-        return _built("!=", self, other)
-
-    def __and__(self, other: Operand) -> Binary:
-        return _built("and", self, other)
-
-    def __or__(self, other: Operand) -> Binary:
-        return _built("or", self, other)
+    __add__, __radd__ = _method("+"), _method("+", True)
+    __sub__, __rsub__ = _method("-"), _method("-", True)
+    __mul__, __rmul__ = _method("*"), _method("*", True)
+    __truediv__, __rtruediv__ = _method("/"), _method("/", True)
+    __floordiv__, __mod__, __pow__ = _method("//"), _method("%"), _method("**")
+    __lt__, __le__, __gt__, __ge__ = _method("<"), _method("<="), _method(">"), _method(">=")
+    eq, ne = _method("=="), _method("!=")
+    __and__, __or__ = _method("and"), _method("or")
 
     def __neg__(self) -> Unary:
         return Unary("-", _operand(self))
@@ -186,10 +145,6 @@ LOGICAL = frozenset({"and", "or"})
 
 def _operand(x: Operand) -> Expr:
     return x if isinstance(x, Expr) else Num(cast("float", x))
-
-
-def _built(op: str, left: Operand, right: Operand) -> Binary:
-    return Binary(op, _operand(left), _operand(right))
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from dataclasses import fields
 from hashlib import sha256
 
-import numpy as np
-
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 
@@ -170,15 +168,7 @@ def bind(template: l2.Template, rows: l2.Rows, index: int) -> l2.Kernel:
         template.kind,
         template.formals,
         template.body,
-        l2.Rows(
-            1,
-            {formal: (names[index],) for formal, names in rows.arrays.items()},
-            {
-                column: values[index : index + 1] if isinstance(values, np.ndarray) else (values[index],)
-                for column, values in rows.scalars.items()
-            },
-            rows.paths[index : index + 1],
-        ),
+        rows.taken([index]),
         template.order,
         template.span,
     )

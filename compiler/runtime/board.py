@@ -17,7 +17,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import make_folder, writing
 from compiler.runtime.common.metrics import read_metrics
-from compiler.runtime.common.progress import Progress, ProgressWithEpochs, ProgressWithNotes
+from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.rates import activities
 from compiler.runtime.common.watch import plateau_factor
 from compiler.runtime.session import Outcome
@@ -40,7 +40,7 @@ def require_tensorboard() -> Any:
     return tensorboardX
 
 
-class Board:
+class Board(Progress):
     """The progress of a run that also writes events into `folder`/tensorboard. Raises RunError (E0930, E0943)."""
 
     def __init__(self, shown: Progress, model: l0.Model, folder: Path) -> None:
@@ -62,15 +62,14 @@ class Board:
         self._shown.finish()
 
     def tell(self, text: str) -> None:
-        if isinstance(self._shown, ProgressWithNotes):
-            self._shown.tell(text)
+        self._shown.tell(text)
 
     def epoch(self, row: dict[str, float]) -> bool:
         for known in [*self._before(row), row]:
             self._epoch(known)
         with writing(self._folder / FOLDER, _WHAT):
             self._writer.flush()
-        return self._shown.epoch(row) if isinstance(self._shown, ProgressWithEpochs) else False
+        return self._shown.epoch(row)
 
     def end(self, outcome: Outcome) -> None:
         """Write what is known at the end."""

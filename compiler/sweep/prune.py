@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.core.diagnostics import RunError
-from compiler.runtime.common.progress import SilentProgress
+from compiler.runtime.common.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def optuna_module() -> Any:
     return optuna
 
 
-class Pruning(SilentProgress):
+class Pruning(Progress):
     """Ends a training whose goal is worse than the median of others. Raises RunError (E0941)."""
 
     def __init__(self, watch: Watch) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from compiler.core.diagnostics import NetloomError
 from compiler.runtime.common.options import Options
-from compiler.runtime.common.progress import SilentProgress
+from compiler.runtime.common.progress import Progress
 from compiler.sweep.prune import Pruning, Watch
 
 Row = Mapping[str, Any]
@@ -61,7 +61,7 @@ def run_trial(job: Job, trial: Trial, watch: Watch | None = None) -> dict[str, A
     if trial.seed is not None:
         chosen = replace(chosen, seed=trial.seed)
     try:
-        shown = SilentProgress() if watch is None else Pruning(watch)
+        shown = Progress() if watch is None else Pruning(watch)
         result = run_model(job.path, chosen, shown)
         if result.folder != out:  # another process has run it meanwhile
             shutil.rmtree(result.folder, ignore_errors=True)

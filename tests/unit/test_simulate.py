@@ -10,7 +10,7 @@ from backends.protocol import Instance
 from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
-from compiler.runtime.common.progress import SilentProgress
+from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import Health
 from compiler.runtime.spiking.simulate import simulate
@@ -81,7 +81,7 @@ def run(
     """The last step; no time passes that would ask for a drain."""
     monkeypatch.setattr("compiler.runtime.spiking.simulate.FLUSH_SECONDS", 1e9)
     parts = cast(Instance, instance), model, [writer], [], cast(Health, healthy or Healthy())
-    return simulate(*parts, Stop(), SilentProgress()).step
+    return simulate(*parts, Stop(), Progress()).step
 
 
 def test_drained_when_full_and_at_the_ends(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,10 +40,11 @@ class NestPrinter(NestBuilder):
         lanes = [d for d in nest.dims if d.kind is l2.DimKind.LANE]
         if len(lanes) > 1 or any(isinstance(d.extent, str) for d in lanes):
             raise cprint.PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
+        if lanes and nest.combine and nest.prologue:
+            raise cprint.PrintError("sums of each lane have no statements before them", k.template.span)
         self.lane = lanes[0] if lanes else None
         self.loops: list[l2.Dim] = [*self.par, *self.red, *lanes]
         self.level = {d.name: i for i, d in enumerate(self.loops)}
-        self.per_lane: dict[str, cprint.Scalar] = {}
         self.guards: dict[str, list[tuple[Let, ...]]] = {}
         """Index and guard computations, by the variable of the dim in whose loop they stand (see lanes.py)."""
         self.constants: list[Stmt] = []
@@ -90,9 +91,7 @@ class NestPrinter(NestBuilder):
 
     def name(self, n: str) -> Code:
         """A dim, a column or a local of the prologue inside an index."""
-        if n in self.scope:
-            return self.scope[n].code
-        return self.k.namer(n)[self.lane_var] if n in self.per_lane else self.k.namer(n)
+        return self.scope[n].code if n in self.scope else self.k.namer(n)
 
     @property
     def lane_var(self) -> Code:
@@ -324,26 +323,6 @@ class NestPrinter(NestBuilder):
         }
         return self._body(scope).load(shared)
 
-    def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, cprint.Symbol]) -> list[Stmt]:
-        """Locals that are live across sections: one value per lane."""
-        assert self.lane is not None
-        known = {**cprint.symbols({n: e.type for n, e in self.elements.items()}), **scope}
-        types, lines = cprint.infer_locals(statements, known, self.elements, self.k.dialect.precision), list[Stmt]()
-        for s in statements:
-            if isinstance(s, l2.Emit) or s.target in scope:
-                continue
-            if s.target in self.elements:
-                if self.elements[s.target].direct:
-                    continue
-                t: cprint.Scalar = self.elements[s.target].type
-            else:
-                t = types[s.target]
-            held = self.k.namer(s.target)
-            scope[s.target] = cprint.Symbol(held[self.lane_var], t)
-            self.per_lane[s.target] = t
-            lines.append(Let(self.k.dialect.type_name(t), held[code(self.lane.extent)]))
-        return lines
-
     def _lane_point(self) -> list[Stmt]:
         n = self.nest
         assert self.lane is not None
@@ -353,24 +332,6 @@ class NestPrinter(NestBuilder):
             before = self._lane_loads(cprint.statement_refs(statements), scope)
             return [*before, *self._lane_section(self._body(scope).finish(statements))]
         scope = dict(self.scope)
-        lines: list[Stmt] = []
-        stored = {s.target for s in n.prologue if not isinstance(s, l2.Emit)} & set(self.elements)
-        if n.prologue:
-            lines += self._lane_loads(cprint.statement_refs(n.prologue), scope)
-            updated = [
-                s.target
-                for s in (*n.prologue, *n.epilogue)
-                if not isinstance(s, l2.Emit)
-                and s.target in self.elements
-                and self.elements[s.target].mode is l2.Mode.UPDATE
-            ]
-            lines += self._lane_arrays(n.prologue, scope)
-            if self.per_lane:  # indices may depend on locals, which are one per lane now
-                self.guards.clear()
-                self.elements = self._elements()
-            body = self._body(dict(scope))
-            first = [Set(scope[t].code, self.elements[t].place) for t in dict.fromkeys(updated) if t in scope]
-            lines += self._lane_section([*first, *body.run(n.prologue)])
         lane, totals = self.lane, self.totals(scope)
 
         def declared(x: Total) -> list[Stmt]:
@@ -379,7 +340,7 @@ class NestPrinter(NestBuilder):
 
         each = partial(self.over, lane, kind=Kind.LANE, style=Style.NEXT)
         blocks = self.in_blocks(totals, declared, lambda x: x[self.lane_var], lambda s: each([s]))
-        lines += [*(line for x in totals for line in declared(x)), *blocks.start]
+        lines = [*(line for x in totals for line in declared(x)), *blocks.start]
         totals = [replace(x, at=x.at[self.lane_var]) for x in totals]
         inside = dict(scope)
         before = self._lane_loads(read_in_terms(n), inside)
@@ -391,10 +352,7 @@ class NestPrinter(NestBuilder):
         for x in totals:
             scope |= x.symbol
         lines += self._lane_loads(cprint.statement_refs(n.epilogue), scope)
-        body = self._body(scope)
-        body.mark(stored)
-        lines += self._lane_section(body.finish(n.epilogue))
-        return lines
+        return [*lines, *self._lane_section(self._body(scope).finish(n.epilogue))]
 
     def _lane_pointers(self, names: set[str]) -> tuple[list[Stmt], Mapping[str, cprint.Element]]:
         """Guarded reads whose guard is uniform over the lanes: a pointer to the lanes or to the fill value."""

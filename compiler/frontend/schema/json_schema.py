@@ -163,12 +163,13 @@ def _scalar(kind: spec.Kind) -> Schema:
     raise TypeError(f"no scalar: {kind}")
 
 
+def _map(kind: spec.Block | spec.OneKey) -> Schema:
+    title, doc = {"title": kind.noun} if kind.title is not None else {}, {"description": kind.doc} if kind.doc else {}
+    return {"type": "object", **title, **doc}
+
+
 def _block(kind: spec.Block, shared: _Definitions) -> Schema:
-    schema: Schema = {"type": "object"}
-    if kind.title is not None:
-        schema["title"] = kind.noun
-    if kind.doc:
-        schema["description"] = kind.doc
+    schema = _map(kind)
     schema["properties"] = {f.name: _property(f, shared) for f in kind.fields}
     schema["patternProperties"] = {spec.EXTENSION: {}}
     schema["additionalProperties"] = False
@@ -199,11 +200,7 @@ def _any_of(keys: tuple[str, ...]) -> Schema:
 
 
 def _one_key(kind: spec.OneKey, shared: _Definitions) -> Schema:
-    schema: Schema = {"type": "object"}
-    if kind.title is not None:
-        schema["title"] = kind.noun
-    if kind.doc:
-        schema["description"] = kind.doc
+    schema = _map(kind)
     schema["properties"] = {a.name: _alternative(a, shared) for a in kind.alternatives}
     if kind.own is not None:
         others = "|".join(a.name for a in kind.alternatives)

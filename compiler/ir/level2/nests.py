@@ -174,11 +174,6 @@ class Nest(FindsFormals):
         return tuple(s.term for stage in self.stages for s in stage.sums)
 
     @property
-    def accumulators(self) -> tuple[str, ...]:
-        """The locals of all reductions."""
-        return tuple(s.acc for stage in self.stages for s in stage.sums)
-
-    @property
     def statements(self) -> tuple[Statement, ...]:
         """All of them, in order."""
         return (*self.prologue, *(s for stage in self.stages for s in stage.epilogue), *self.each)

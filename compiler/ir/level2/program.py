@@ -429,6 +429,15 @@ class Rows:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def taken(self, rows: Sequence[int]) -> Rows:
+        """Those rows, in that order."""
+        at = np.array(rows, np.int64)
+        arrays = {f: tuple(names[n] for n in rows) for f, names in self.arrays.items()}
+        scalars = {
+            f: x[at] if isinstance(x, np.ndarray) else tuple(x[n] for n in rows) for f, x in self.scalars.items()
+        }
+        return Rows(len(rows), arrays, scalars, tuple(self.paths[n] for n in rows) if self.paths else ())
+
 
 @dataclass(frozen=True)
 class Kernel(HasFormals):

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import Touched, levels, over_steps, parts_of, touched
 from compiler.passes.program.decisions import Decision
@@ -110,19 +108,6 @@ def _again(merged: l2.Merged) -> bool:
     return len(set(rows)) < len(rows)
 
 
-def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
-    at = np.array(order, np.int64)
-    return l2.Rows(
-        rows.count,
-        {name: tuple(bound[n] for n in order) for name, bound in rows.arrays.items()},
-        {
-            name: values[at] if isinstance(values, np.ndarray) else tuple(values[n] for n in order)
-            for name, values in rows.scalars.items()
-        },
-        tuple(rows.paths[n] for n in order) if rows.paths else (),
-    )
-
-
 def gather(merged: l2.Merged) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
     if not any(p.name in l2.LAYERS for p in merged.phases) or _again(merged):
@@ -135,7 +120,7 @@ def gather(merged: l2.Merged) -> tuple[l2.Merged, list[Decision]]:
     for place, rows in zip(places, merged.tables, strict=True):
         for row in range(rows.count):
             place.setdefault(row, len(place))
-    tables = tuple(_permuted(rows, list(place)) for rows, place in zip(merged.tables, places, strict=True))
+    tables = tuple(rows.taken(list(place)) for rows, place in zip(merged.tables, places, strict=True))
     made = tuple(replace(p, launches=tuple(_one(g, places) for g in groups)) for groups, p in phases)
     decisions = [
         Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")

@@ -58,7 +58,7 @@ def _cut(kernel: l2.Kernel) -> list[tuple[l2.Kernel, Ints]]:
     found = []
     for at in np.unique(dims).tolist():
         rows = np.flatnonzero(dims == at)
-        part = kernel if len(rows) == len(every) else replace(kernel, rows=_taken(kernel.rows, rows))
+        part = kernel if len(rows) == len(every) else replace(kernel, rows=kernel.rows.taken(rows.tolist()))
         if at >= 0 and (dim := nest.red[at].name) not in divided:
             column = l2.ScalarFormal(f"{dim}_block", DType.I64)
             scalars = {**part.rows.scalars, column.name: lengths[rows]}
@@ -85,16 +85,6 @@ def _blocks(kernel: l2.Kernel, nest: l2.Nest) -> tuple[Ints, Ints]:
         lengths[here] = BLOCK // inner[here]
         inner = inner * np.asarray(extents, np.int64)
     return np.where(inner > LONGEST, dims, -1), lengths
-
-
-def _taken(rows: l2.Rows, chosen: Ints) -> l2.Rows:
-    numbers = chosen.tolist()
-    return l2.Rows(
-        len(numbers),
-        {f: tuple(names[n] for n in numbers) for f, names in rows.arrays.items()},
-        {f: x[chosen] if isinstance(x, np.ndarray) else tuple(x[n] for n in numbers) for f, x in rows.scalars.items()},
-        tuple(rows.paths[n] for n in numbers) if rows.paths else (),
-    )
 
 
 def _relaunched(phase: l2.Phase, moved: list[list[tuple[int, Ints]]]) -> l2.Phase:

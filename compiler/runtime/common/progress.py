@@ -9,51 +9,31 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol, runtime_checkable
 
 EVERY = 5.0  # seconds between two lines where there is no terminal
 
 
-class Progress(Protocol):
-    def start(self, label: str, total: float) -> None: ...
-
-    def update(self, done: float, text: str) -> None:
-        """`done` of `total`; `text`: the status ("1.2 s of 10 s, 3.4 x real time")."""
-        ...
-
-    def finish(self) -> None: ...
-
-
-@runtime_checkable
-class ProgressWithNotes(Protocol):
-    """A progress that also shows messages."""
-
-    def tell(self, text: str) -> None: ...
-
-
-@runtime_checkable
-class ProgressWithEpochs(Protocol):
-    """A progress that is told the metrics of each epoch."""
-
-    def epoch(self, row: dict[str, float]) -> bool:
-        """`row`: the line of metrics.jsonl. True ends the training."""
-        ...
-
-
-class SilentProgress:
-    """Shows nothing."""
+class Progress:
+    """Shows nothing; others show something."""
 
     def start(self, label: str, total: float) -> None:
         pass
 
     def update(self, done: float, text: str) -> None:
-        pass
+        """`done` of `total`; `text`: the status ("1.2 s of 10 s, 3.4 x real time")."""
 
     def finish(self) -> None:
         pass
 
+    def tell(self, text: str) -> None:
+        """Shows a message."""
 
-class LineProgress:
+    def epoch(self, row: dict[str, float]) -> bool:
+        """`row`: the line of metrics.jsonl. True ends the training."""
+        return False
+
+
+class LineProgress(Progress):
     """One line every few seconds, for logs."""
 
     def __init__(self) -> None:
@@ -72,11 +52,8 @@ class LineProgress:
             self._next = now + EVERY
             print(f"{self._label}: {100 * done / self._total:.0f} %, {text}", file=sys.stderr, flush=True)
 
-    def finish(self) -> None:
-        pass
 
-
-class BarProgress:
+class BarProgress(Progress):
     """A bar with the time that is left."""
 
     def __init__(self) -> None:
@@ -112,5 +89,5 @@ class BarProgress:
 def progress(quiet: bool) -> Progress:
     """The progress that fits standard error."""
     if quiet:
-        return SilentProgress()
+        return Progress()
     return BarProgress() if sys.stderr.isatty() else LineProgress()

@@ -17,7 +17,6 @@ from pathlib import Path
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.checkpoint import Position, save_checkpoint
-from compiler.runtime.common.progress import ProgressWithNotes
 from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
 from compiler.runtime.record.continued import adopt_checkpoint, copy_records
@@ -43,7 +42,7 @@ def run_spiking(session: Session) -> Outcome:
         checkpoints = SpikingCheckpoints(session, start, writers.rates, criterion)
         if start.checkpoint is not None:
             checkpoints.adopt(start.checkpoint)
-        if model.simulate.checkpoints is not None and isinstance(session.progress, ProgressWithNotes):
+        if model.simulate.checkpoints is not None:
             session.progress.tell(f"should this run be killed, go on with `--resume {session.folder}`")
         result = simulate(
             session.instance,

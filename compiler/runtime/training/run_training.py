@@ -34,7 +34,6 @@ from compiler.passes.tensors.expand_updates import PLATEAU
 from compiler.runtime.artifacts.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.metrics import Sums, confusion_of, metrics_of, read_metrics
-from compiler.runtime.common.progress import ProgressWithEpochs
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.health import Health
 from compiler.runtime.plots.confusion import CONFUSION
@@ -212,8 +211,7 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     last = [k for k in row if k != "seconds"][-1]
     loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
     loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}{loop.shown}")
-    if isinstance(loop.session.progress, ProgressWithEpochs):
-        loop.enough = loop.session.progress.epoch(dict(row))
+    loop.enough = loop.session.progress.epoch(dict(row))
     return done
 
 
