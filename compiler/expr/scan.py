@@ -152,7 +152,8 @@ class _Scan:
                 return end if self.name(word, at, end) else None
             case "op":
                 return end if self.operator(word, at, end) else None
-        message, help_text = _BAD.get(word, (f"`{word}` cannot stand in an expression", None))
+        shown = f"`{word}`" if word.isprintable() else f"U+{ord(word[0]):04X}, which is not shown,"
+        message, help_text = _BAD.get(word, (f"{shown} cannot stand in an expression", None))
         if word == ":" and (unit := _UNIT_OF_EQUATION.match(self.text, end)) is not None:
             help_text = f"an equation has the dimension of its state: leave `: {unit[1].strip()}` out"
         self.fail("E0301", message, at, end, help_text)

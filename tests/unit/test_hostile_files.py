@@ -29,7 +29,8 @@ from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.files.csv_files import read_columns, read_table
 from compiler.frontend.load import load_model
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Capabilities, Target
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.checkpoint import read_position
 from compiler.runtime.artifacts.safetensors import read_weights
 from compiler.tune.lock import read_lock
@@ -213,6 +214,18 @@ def test_csv_of_spreadsheets(tmp_path: Path) -> None:
     assert read_table(path).tolist() == [1, 2.5]
     path.write_bytes(b"")
     assert read_table(path).tolist() == []
+
+
+@pytest.mark.parametrize(("number", "message"), [("nan", "not a number"), ("1e300", "1e\\+300, too large for float32")])
+def test_parameters_that_no_type_holds(number: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"1\n{number}\ninf\n")
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "language: 1\nneurons: {cell: {params: {a: 1}, state: {v: 0}, update: [v = v + a]}}\n"
+        "populations: {p: {neuron: cell, size: 3, params: {a: {file: a.csv}}}}\nsimulate: {dt: 1 ms, duration: 2 ms}\n"
+    )
+    with pytest.raises(ModelError, match=f"value 1 of `p.a`, counted from 0, is {message}"):
+        lower(load_model(path), Capabilities("reference", 0, True, frozenset()))
 
 
 def test_parquet_of_one_value(tmp_path: Path) -> None:

@@ -224,7 +224,8 @@ def _known_mistake(kind: spec.Kind, node: Node) -> str | None:
     text = node.text if isinstance(node, Scalar) else ""
     match kind:
         case spec.Value(integer=True) if isinstance(node, Scalar) and isinstance(node.value, float):
-            return f"write `{int(node.value)}`" if node.value.is_integer() else None
+            whole = node.value.is_integer() and abs(node.value) < 1e15
+            return f"write `{int(node.value)}`" if whole else None
         case spec.Constant(wanted) if text.partition(".")[0] == str(wanted):
             return f"write `{wanted}`, a whole number without quotes"
         case spec.Pattern() if ".." in kind.example and text:

@@ -74,7 +74,7 @@ def lower_weight(p: Phase, node: l1.Weight) -> None:
         p.builder.constants[array.name] = values.ravel().astype(p.builder.precision.numpy)
         return
     if node.file is not None:
-        p.builder.constants[array.name] = read_shaped(node.file, array.name, node.out.shape).astype(array.dtype.numpy)
+        p.builder.constants[array.name] = read_shaped(node.file, array.name, node.out.shape, array.dtype)
         return
     value: l0.Const | l0.Distribution = l0.Const(1.0 if node.init == "ones" else 0.0)
     if node.init == "constant":

@@ -29,13 +29,26 @@ from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 
-def read_shaped(value: l0.FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def read_shaped(value: l0.FromFile, name: str, shape: tuple[int, ...], stored: DType) -> npt.NDArray[np.generic]:
     """The array of a file, which must have the shape of `name`. Raises ModelError E0701/E0702/E0703."""
     data = _read(value)
     if data.shape != shape:
         message = f"`{name}` has the shape {list(shape)}, but the array in the file {list(data.shape)}"
         raise ModelError([Diagnostic("E0703", message, value.span)])
-    return data
+    return _converted(name, data, stored, value.span)
+
+
+def _converted(name: str, data: npt.NDArray[np.float64], stored: DType, at: Span) -> npt.NDArray[np.generic]:
+    """Numbers as they are stored. Raises ModelError E0703 where one is NaN, or too large for the type."""
+    with np.errstate(all="ignore"):
+        given: npt.NDArray[np.generic] = data.astype(stored.numpy)
+        wrong = np.isnan(data) | (np.isfinite(data) & ~np.isfinite(given.astype(np.float64)))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        number = data.ravel()[place]
+        why = "is not a number" if np.isnan(number) else f"is {number:g}, too large for {np.dtype(stored.numpy).name}"
+        raise ModelError([Diagnostic("E0703", f"value {place} of `{name}`, counted from 0, {why}", at)])
+    return given
 
 
 def read_file(value: l0.FromFile) -> npt.NDArray[np.float64]:
@@ -122,14 +135,16 @@ def drawn(
     return x, columns
 
 
-def _given(name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf) -> npt.NDArray[np.float64]:
+def _given(
+    name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf, stored: DType
+) -> npt.NDArray[np.generic]:
     """Numbers given one per element. Raises ModelError E0703 where their count is not the number of elements."""
     data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
     if isinstance(extent, l2.SizeOf) or len(data) != extent:
         wanted = extent if isinstance(extent, int) else "one value per synapse"
         message = f"`{name}` needs {wanted} values, but {len(data)} are given"
         raise ModelError([Diagnostic("E0703", message, value.span)])
-    return data
+    return _converted(name, data, stored, value.span)
 
 
 def initialise(
@@ -152,7 +167,7 @@ def initialise(
     where = span or (instance.span if instance is not None else value.span)
     given: npt.NDArray[np.generic] | None = None
     if isinstance(value, l0.FromFile | l0.Listed):
-        given = _given(name, value, extent).astype(stored.numpy)
+        given = _given(name, value, extent, stored)
     if name not in builder.arrays:
         builder.vector(name, stored, extent, Role.STATE if isinstance(value, l0.Driven) else role, unit, where)
     if isinstance(value, l0.Driven):  # written in each step before it is read (lower_drives)
