@@ -55,7 +55,7 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
+        const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
@@ -99,14 +99,14 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     const nl_u32 d2_inverse = nl_inverse(n_d2_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d2_ % 4 == 0) & nl_is_aligned<4>(rows_p_) & (rows_by_d0_ % 4 == 0) & (rows_by_d1_ % 4 == 0) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & (x_by_d1_ % 4 == 0);
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d2_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 d2 = nl_take(rest, n_d2_, d2_inverse);
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
+        const nl_i64 d2 = nl_take_short(rest, n_d2_, d2_inverse);
+        const nl_i64 d1 = nl_take_short(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
         const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2], nl_wide);
         struct {
@@ -188,7 +188,7 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
-    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(start_p_);
+    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -228,7 +228,7 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
     const real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
-    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(h_before_start_p_) & nl_is_aligned<4>(start_p_);
+    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -464,7 +464,7 @@ NL_FN void k9_moved_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
+        const nl_i64 d1 = nl_take_short(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
         const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_ ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
         const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_ ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
