@@ -260,7 +260,7 @@ def test_the_text_does_not_depend_on_the_rows(order: str) -> None:
 def test_additions_of_many_threads() -> None:
     """Integers add up atomically; sums of reals in no order are refused where an order is promised."""
     text = emit(program_of("cuba", "reproducible")).text
-    assert re.search(r"nl_accumulate\(&\w+_\[post\[u\]\], \(\(nl_i64\)nl_round_f32", text)
+    assert re.search(r"nl_accumulate\(&\w+_\[post\[u\]\], \(nl_i64\)nl_round_f32", text)
     with pytest.raises(BackendError, match="no fixed order"):
         emit(merge(network(2, order=Order.REPRODUCIBLE)))
     nest = Nest((Dim("i", "n"),), (Add("total", expr("x")),))
