@@ -17,6 +17,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.progress import Progress
 from compiler.runtime.execute import run_model
 from tests.construct_runs import stored_results
 
@@ -53,7 +54,7 @@ def same_end(left: Path, right: Path) -> None:
 
 
 @dataclass
-class Snapshots:
+class Snapshots(Progress):
     """A progress object that captures the files as if the process were killed at its `at`-th call: as the kernel has
     them at that moment, without buffers in process memory."""
 
@@ -63,15 +64,9 @@ class Snapshots:
     calls: int = 0
     seen: list[float] = field(default_factory=list)
 
-    def start(self, label: str, total: float) -> None:
-        pass
-
     def update(self, done: float, text: str) -> None:
         self.seen.append(done)
         self.tick()
-
-    def finish(self) -> None:
-        pass
 
     def tick(self) -> None:
         self.calls += 1

@@ -18,6 +18,7 @@ from backends.processor import processor
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.progress import Progress
 from compiler.runtime.execute import run_model
 from compiler.runtime.record.growing import SORTING
 from netloom import run
@@ -159,23 +160,17 @@ def test_resuming_from_the_file_alone(here: Path) -> None:
 
 
 @dataclass
-class Signalling:
+class Signalling(Progress):
     """A progress object that sends this process a signal at its `at`-th update."""
 
     at: int
     number: int = signal.SIGINT
     seen: list[float] = field(default_factory=list)
 
-    def start(self, label: str, total: float) -> None:
-        pass
-
     def update(self, done: float, text: str) -> None:
         self.seen.append(done)
         if len(self.seen) == self.at:
             os.kill(os.getpid(), self.number)
-
-    def finish(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
