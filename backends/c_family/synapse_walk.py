@@ -65,8 +65,7 @@ def walk(
         case l2.Dense():
             return _dense(k, relation, ends, by, visit)
         case l2.OneToOne():
-            names = [x for x in (ends.other, ends.syn) if visit.uses(x)]
-            return [*visit.before, *(Let("nl_i64", x, ends.event) for x in names), *visit.inside]
+            return [*visit.before, *(Let("nl_i64", x, ends.event) for x in (ends.other, ends.syn)), *visit.inside]
         case l2.Bitmask():
             return _bitmask(k, relation, ends, visit)
         case l2.Procedural():
@@ -96,18 +95,15 @@ def _dense(k: Kernel, relation: l2.Dense, ends: Ends, by: str, visit: Visit) -> 
     width = n_post - 1 if relation.hole else n_post
     number = event * width + other if by == "pre" else other * width + event
     extent = n_post if by == "pre" else n_pre
-    numbered = visit.uses(ends.syn)
     if not relation.hole:
-        found = [Let("nl_i64", ends.syn, number)] if numbered else []
-        return [*visit.before, For(other, 0, extent, [*found, *visit.inside])]
+        return [*visit.before, For(other, 0, extent, [Let("nl_i64", ends.syn, number), *visit.inside])]
     side, start, end = (k.namer.fresh(x) for x in ("side", "begin", "end"))
     # (i, j) has number i (n - 1) + j - (j > i): beyond the hole by source, before it by target
     passed = side if by == "pre" else form("!{}", side)
-    found = [Let("nl_i64", ends.syn, number - passed)] if numbered else []
     first, last = cond(side, event + 1, 0), cond(side, extent, event)
     inside: list[Stmt] = [
         Let("nl_i64", start, first, beside=[Let("nl_i64", end, last)]),
-        For(other, start, end, [*found, *visit.inside]),
+        For(other, start, end, [Let("nl_i64", ends.syn, number - passed), *visit.inside]),
     ]
     return [*visit.before, For(side, 0, 2, inside, type="int", note="all but itself")]
 
@@ -196,9 +192,10 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, ends: Ends, visit: Visit) -> lis
     alone = relation.depthwise or relation.shared
     channel, kind = (p.c, None if relation.shared else p.c) if alone else (o, o * s["in_c"] + p.c)
     row = channel * s["out_h"] + reached(p.up, ky, sh)
-    found = [Let("nl_i64", ends.other, row * s["out_w"] + reached(p.left, kx, sw))]
-    if visit.uses(ends.syn):
-        line = kind * kh + ky if kind else ky
-        found.append(Let("nl_i64", ends.syn, line * kw + kx))
+    line = kind * kh + ky if kind else ky
+    found = [
+        Let("nl_i64", ends.other, row * s["out_w"] + reached(p.left, kx, sw)),
+        Let("nl_i64", ends.syn, line * kw + kx),
+    ]
     loop: Stmt = For(ky, p.ky0, p.ky1, [For(kx, p.kx0, p.kx1, [*found, *visit.inside], sw)], sh)
     return [*before, *visit.before, loop if alone else For(o, 0, s["out_c"], [loop])]

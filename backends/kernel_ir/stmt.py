@@ -167,6 +167,11 @@ class Let(Stmt):
         return f"{const}{self.type}{'' if str(self.type)[-1] in '*&' else ' '}"
 
     @property
+    def held(self) -> Code:
+        """The variable or the array."""
+        return self.name.array if isinstance(self.name, Index) else self.name
+
+    @property
     def declares(self) -> Type:
         """The type of the variable."""
         found = typed(self.typed)
@@ -487,6 +492,22 @@ def rewritten(statements: Iterable[Stmt], other: Callable[[Code], Code | None]) 
         return replace(s, **{x: rebuilt(tree, other) for x in s.TREES if (tree := getattr(s, x)) is not None})
 
     return changed(statements, one)
+
+
+def used(statements: Sequence[Stmt]) -> list[Stmt]:
+    """Statements without declarations of what no statement behind them names; all values are without effects."""
+    found, names = list[Stmt](), set[str]()
+    for s in reversed(statements):
+        if isinstance(s, Let):
+            kept = [x for x in (replace(s, beside=()), *s.beside) if not x.held.names.isdisjoint(names)]
+            if not kept:
+                continue
+            s = s if len(kept) > len(s.beside) else replace(kept[0], beside=kept[1:])
+        elif inside := [x for x in s.INSIDE if x in ("body", "orelse") or (x == "then" and isinstance(s, If))]:
+            s = replace(s, **{x: used(getattr(s, x)) for x in inside})
+        names |= s.mentions
+        found.append(s)
+    return found[::-1]
 
 
 def names_of(statements: Iterable[Stmt]) -> frozenset[str]:

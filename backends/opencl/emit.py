@@ -20,7 +20,7 @@ from backends.c_family.device_library import file_names
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.source_map import heading, no_text, printed
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
-from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.kernel_ir.stmt import Stmt, Text, names_of, used
 from backends.kernel_ir.verify import verify
 from backends.opencl.events import record_trace, render, statements
 from backends.opencl.kernel import function
@@ -52,7 +52,7 @@ def emit(program: l2.Merged) -> Emitted:
         try:
             k = open_kernel(template, dialect)
             k.namer.reserve(_RESERVED)
-            lines = _kernel(k)
+            lines = used(_kernel(k))
             read = mentioned(k, lines)
             blocks.append([*heading(template), row_struct(k, read), Text(""), *lines])
             verify(k.function, blocks[-1], program.precision)

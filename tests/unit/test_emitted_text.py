@@ -47,6 +47,10 @@ def test_rows_have_no_columns_that_nothing_reads(lenet5: str) -> None:
             assert f"self->{field}" in code, field
 
 
+def test_guards_that_arrays_share_stand_once(lenet5: str) -> None:
+    assert lenet5.count("= (i2 - r + y_grad_from2_) / 2;") == 1
+
+
 def test_formulas_of_the_user_stand_above_their_lines() -> None:
     text = emitted("cuba")
     assert re.search(r"/\* cuba.yaml:\d+  dv/dt: \(v_rest - v \+ ge \+ gi\) / tau_m \*/\n *real v_next_ =", text)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backends.c_family.cprint import literal
 from backends.kernel_ir.expr import braces, call, cast, code, every, form, member, name, quoted, total
-from backends.kernel_ir.stmt import Let, lines_of, moved, when
+from backends.kernel_ir.stmt import For, Let, lines_of, moved, used, when
 from backends.kernel_ir.stmt import Set as Store
 from backends.kernel_ir.tree import (
     LEVELS,
@@ -128,3 +128,11 @@ def test_elements_are_moved_by_their_formal_and_reads_test_another_guard() -> No
         "if (c) nl_x[i] = x_[i + 1] * a;",
         "x_[i + 1] = a;",
     ]
+
+
+def test_what_nothing_names_is_not_declared() -> None:
+    both = Let("real", b, x_[i], beside=[Let("real", c, x_[i + 1])])
+    loop = For(i, 0, 4, [Let("real", a, x_[i]), both, Store(x_[i], c)])
+    found = used([Let("nl_i64", name("n"), 3), Let("real", x_[2]), loop, Let("real", b, a)])
+    shown = [x.text for x in lines_of(found)]
+    assert shown == ["real x_[2];", "for (nl_i64 i = 0; i < 4; i++) {", "const real c = x_[i + 1];", "x_[i] = c;", "}"]

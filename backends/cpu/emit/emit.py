@@ -59,7 +59,7 @@ from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.expr import Operand, code, form
-from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of
+from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of, used
 from backends.kernel_ir.tree import Code
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
@@ -149,8 +149,9 @@ def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
 
 
 def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]]:
-    used = read(k, statements)
-    return [row_struct(k, used), *statements], used
+    statements = used(statements)
+    found = read(k, statements)
+    return [row_struct(k, found), *statements], found
 
 
 # ----------------------------------------------------------------------------------------- strategies

@@ -30,6 +30,9 @@ PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of f
 _KINDS = {l2.DimKind.PAR: Kind.POINTS, l2.DimKind.RED: Kind.SERIAL, l2.DimKind.LANE: Kind.LANE}
 WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
 
+Guard = tuple[Code, list[Code]]
+"""A flag, and the indices that it tells to be inside."""
+
 
 class NestPrinter(NestBuilder):
     """Prints one nest of one kernel. `order` is the sequence of loops: PAR, RED, LANE."""
@@ -47,6 +50,8 @@ class NestPrinter(NestBuilder):
         self.level = {d.name: i for i, d in enumerate(self.loops)}
         self.guards: dict[str, list[tuple[Let, ...]]] = {}
         """Index and guard computations, by the variable of the dim in whose loop they stand (see lanes.py)."""
+        self.alike: dict[tuple[int, Code | None, tuple[l2.Axis, ...]], Guard] = {}
+        """Those that arrays share, by their level, the flag before, and axes but for strides."""
         self.constants: list[Stmt] = []
         self.bases: dict[str, Code] = {}
         """Of formals whose lanes are neighbours in memory: where the first one is."""
@@ -113,31 +118,33 @@ class NestPrinter(NestBuilder):
 
     def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> cprint.Element:
         """The element of `f`; guard tests that need no local are hoisted to the outermost possible loops."""
-        at, parts, late = self.addresses, list[Code](), list[Code | None]()
-        known: list[tuple[int, Let, Code | None]] = []
-        for number, axis in enumerate(access.axes):
-            level = self._axis_level(axis.terms)
-            if not axis.guarded or level is None:
-                late += [at.divides(axis), at.within(axis)]
-                parts.append(at.part(axis))
-                continue
-            local = self.k.namer.beside(f.name, f"at{number}")
-            test = every([at.divides(axis), at.within(axis, local)])
-            known.append((level, Let("nl_i64", local, at.index(axis)), test))
-            parts.append(at.scaled(local, axis))
+        at, locals = self.addresses, dict[l2.Axis, Code]()
         before: Code | None = None
-        for level in sorted({x[0] for x in known}):
-            here = [(let, test) for found, let, test in known if found == level]
-            flag = self.k.namer.beside(f.name, "in")
-            test = every([before, *(test for _, test in here)])
-            inner = self.vars[self.loops[level].name].text if level >= 0 else ""
-            self.guards.setdefault(inner, []).append((*(let for let, _ in here), Let("int", flag, test)))
-            before = flag
+        levels = {a: level for a in access.axes if a.guarded and (level := self._axis_level(a.terms)) is not None}
+        for level in sorted(set(levels.values())):
+            here = {n: a for n, a in enumerate(access.axes) if levels.get(a) == level}
+            key = level, before, tuple(replace(a, stride=1) for a in here.values())
+            if key not in self.alike:
+                self.alike[key] = self._guard(f.name, level, before, here)
+            before, own = self.alike[key]
+            locals |= zip(here.values(), own, strict=True)
+        parts = [at.scaled(locals[a], a) if a in locals else at.part(a) for a in access.axes]
+        late = [test for a in access.axes if a not in locals for test in (at.divides(a), at.within(a))]
         if self.lane and access.axes[1:] and access.axes[-1] == l2.Axis(((self.lane.name, 1),)):
             self.bases[f.name] = total(parts[:-1])
         return cprint.Element(
             self.k.pointers[f.name][total(parts)], f.dtype, f.mode, every([before, *late]), self.nest.fill
         )
+
+    def _guard(self, formal: str, level: int, before: Code | None, axes: Mapping[int, l2.Axis]) -> Guard:
+        """Computes at a level whether these axes of an array are inside, if those `before` are."""
+        at, beside = self.addresses, self.k.namer.beside
+        indices = [Let("nl_i64", beside(formal, f"at{n}"), at.index(a)) for n, a in axes.items()]
+        tests = [t for a, x in zip(axes.values(), indices, strict=True) for t in (at.divides(a), at.within(a, x.name))]
+        flag = Let("int", beside(formal, "in"), every([before, *tests]))
+        inner = self.vars[self.loops[level].name].text if level >= 0 else ""
+        self.guards.setdefault(inner, []).append((*indices, flag))
+        return flag.name, [x.name for x in indices]
 
     # ---------------------------------------------------------------------------------------- loops
 
