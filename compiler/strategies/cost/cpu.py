@@ -41,7 +41,7 @@ TRANSPOSE: Final = 6.0
 """Transposing a vector."""
 ROW_TERM, ROW_SUM = 1.3, 25.0
 """A vector of terms with neighbouring features in the lanes, and the sum of its lanes."""
-PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START, PANEL_TILE = 1.04, 6.0, 6.0, 300.0, 150.0
+PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START, PANEL_TILE = 1.054, 6.0, 6.0, 300.0, 150.0
 """Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, the tables and ends
 of a group, and a tile beside its sums."""
 FEW_MORE: Final = 0.4

@@ -57,7 +57,7 @@ def match(p: Problem) -> Choice:
         reals = columns["s_wide"] * columns["s_tall"] + columns["s_copy"] * columns["s_tall"] * ins
         scratch = reals * p.real_bytes + 4 * (columns["s_tall"] + columns["s_depth"])
         operations = rounded(rows, 4) * vectors * (ins * PANEL_SUM + PANEL_END)
-        operations += -(-rows // ROWS) * vectors / 2 * -(-ins // columns["s_depth"]) * PANEL_TILE
+        operations += -(-rows // ROWS) * vectors / 2 * max(1.0, ins / columns["s_depth"]) * PANEL_TILE
     else:
         columns |= named(wide=STRIP * panel_of(p.real_bytes))
         scratch = FEW * columns["s_wide"] * p.real_bytes

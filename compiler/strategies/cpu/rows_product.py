@@ -48,7 +48,8 @@ LONG: Final = 4096
 """Terms from which on a sum is that of the blocks' sums, so that its error does not grow with its length."""
 COPIED = 128
 """Columns of a strip from which on lines of a are copied, which so many panels read."""
-LEVELS = 4
+LEVELS, COLUMN_LEVELS = 4, 3
+"""Dims of a side, and of columns: those of more are a product for each index of the first one."""
 LANE = "lane"
 """The dim of the lanes."""
 
@@ -121,7 +122,7 @@ def _with(
     if rows and out.index(rows[-1]) > out.index(cols[-1]):  # nor are those of lines of rows
         rows = [d for d in rows if extents[d] > 1] or rows[-1:]
     sized = {d: _Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in extents}
-    if len(_merged([sized[d] for d in cols])) > LEVELS:  # such as pixels with a step: a product for each block of them
+    if len(_merged([sized[d] for d in cols])) > COLUMN_LEVELS:  # such as pixels with a step
         cols = cols[1:]
     groups = [d for d in out if d not in rows and d not in cols]
     roles = {
@@ -196,7 +197,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     strips, vectors = -(-cols // width), -(-cols // lanes)
     end = cost.PANEL_END + turned * cost.PANEL_BACK
     operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
-    operations += -(-rows // ROWS) * -(-cols // COLS) * -(-terms // DEEP) * cost.PANEL_TILE
+    operations += -(-rows // ROWS) * -(-cols // COLS) * max(1.0, terms / DEEP) * cost.PANEL_TILE
     if not lines or width > COPIED:
         operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
