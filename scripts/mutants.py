@@ -411,9 +411,21 @@ MUTANTS = (
     ),
     Mutant(
         "records of chains repeat",
-        ("backends.cuda.persistent.rnn_stages:ReadChain.alignment",),
-        lambda _: lambda self, steps: (steps,),
+        ("backends.cuda.persistent.rnn_stages:Held.later",),
+        lambda _: lambda self, steps: self,
         ("tests/unit/test_chain_steps.py::test_records_of_most_steps_are_those_of_others_moved",),
+    ),
+    Mutant(
+        "samples are fed in the order of steps",
+        ("compiler.passes.tensors.simplify_graph:_fed_by_steps",),
+        _argument(0),
+        ("tests/unit/test_scan.py::test_nothing_is_copied[CpuBackend]",),
+    ),
+    Mutant(
+        "states begin in their places",
+        ("compiler.passes.kernels.lower_tensors:own_starts",),
+        _argument(0),
+        ("tests/unit/test_scan.py::test_nothing_is_copied[CpuBackend]",),
     ),
     Mutant(
         "batch_launches",

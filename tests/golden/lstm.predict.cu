@@ -25,12 +25,12 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
-/* ---- k1  image: batch of data.image  (models/lstm.yaml:11:5) */
+/* ---- k1  lstm.rows: batch of data.image  (models/lstm.yaml:11:5) */
 struct k1_row {
-    real *y_; /* real [row][f], written */
+    real *y_; /* real [row][t][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
-    const real *data_; /* real [example][f], read */
-    nl_i64 n_f_, n_row_, batches_, padded_;
+    const real *data_; /* real [example][t][f], read */
+    nl_i64 n_f_, n_t_, by_t_, by_example_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
 
@@ -42,32 +42,37 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
+    const nl_i64 n_f_ = self->n_f_, n_t_ = self->n_t_, by_t_ = self->by_t_, by_example_ = self->by_example_;
+    const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
     const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_u32 t_inverse = nl_inverse(n_t_);
     const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_row_ * n_t_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
         nl_i64 f;
+        nl_i64 t;
         nl_i64 row;
         real data_;
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
+        const nl_i64 t = nl_take_short(rest, n_t_, t_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
-        const real data_ = data_p_[example_ * n_f_ + f];
-        return nl_load_found{f, row, data_};
+        const real data_ = data_p_[example_ * by_example_ + t * n_f_ + f];
+        return nl_load_found{f, t, row, data_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
         nl_i64 f = nl_load_of.f;
+        nl_i64 t = nl_load_of.t;
         nl_i64 row = nl_load_of.row;
         real data_ = nl_load_of.data_;
-        y_p_[row * n_f_ + f] = data_ * factor_;
+        y_p_[row * n_f_ + t * by_t_ + f] = data_ * factor_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -81,51 +86,8 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_batch_of_data_image_block(NL_TASK(k1_row)); }
 
-/* ---- k2  lstm.rows: copy  (models/lstm.yaml:15:7) */
+/* ---- k2  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
 struct k2_row {
-    real *rows_; /* real [d0][d1][d2], written */
-    const real *x_; /* real [d0][d1][d2], read */
-    nl_i64 n_d0_, n_d1_, n_d2_, rows_by_d0_, rows_by_d1_, x_by_d0_, x_by_d1_;
-};
-
-NL_FN void k2_copy_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k2_row *const self = (const k2_row *)nl_t.self;
-    real *__restrict__ const rows_p_ = nl_global(self->rows_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_, rows_by_d0_ = self->rows_by_d0_;
-    const nl_i64 rows_by_d1_ = self->rows_by_d1_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
-    const nl_u32 d1_inverse = nl_inverse(n_d1_);
-    const nl_u32 d2_inverse = nl_inverse(n_d2_);
-    nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d2_ % 4 == 0);
-    const int nl_width = nl_wide ? 4 : 1;
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
-        nl_u64 rest = e;
-        const nl_i64 d2 = nl_take_short(rest, n_d2_, d2_inverse);
-        const nl_i64 d1 = nl_take_short(rest, n_d1_, d1_inverse);
-        const nl_i64 d0 = rest;
-        const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2], nl_wide);
-        struct {
-            nl_few<real, 4> rows_p_;
-            nl_few<real, 4> x_p_;
-        } nl_x = {{}, nl_as<real>(nl_x_p_)};
-        const auto nl_point = [&](int nl_n) {
-            const real x_ = nl_x.x_p_.x[nl_n];
-            nl_x.rows_p_.x[nl_n] = x_;
-        };
-        if (!nl_wide) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_write(&rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2], nl_x.rows_p_, nl_wide);
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 3) k2_copy(NL_ARGUMENTS) { k2_copy_block(NL_TASK(k2_row)); }
-
-/* ---- k3  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
-struct k3_row {
     real *input_biased_; /* real [n][o], written */
     const real *rows_; /* real [n][k], read */
     const real *input_weight_; /* real [o][k], read */
@@ -133,7 +95,7 @@ struct k3_row {
     nl_i64 n_n_, n_o_, n_k_, input_biased_by_n_, rows_by_n_, input_weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k3_matmul_product(const k3_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k2_matmul_product(const k2_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const rows_p_ = nl_global(self->rows_);
     const real *__restrict__ const input_weight_p_ = nl_global(self->input_weight_);
@@ -157,7 +119,7 @@ NL_PART void k3_matmul_product(const k3_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k3_matmul_store(const k3_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
     const real *__restrict__ const input_bias_p_ = nl_global(self->input_bias_);
@@ -175,57 +137,17 @@ NL_PART void k3_matmul_store(const k3_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k4  lstm.start: elementwise  (models/lstm.yaml:15:7) */
-struct k4_row {
-    real *start_; /* real [d0], written */
-    nl_i64 n_d0_;
-};
-
-NL_FN void k4_elementwise_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k4_row *const self = (const k4_row *)nl_t.self;
-    real *__restrict__ const start_p_ = nl_global(self->start_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    nl_wait();
-    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    nl_i64 nl_from = nl_me.part * nl_t.chunk;
-#pragma unroll 1
-    for (bool nl_wide = nl_every; true; nl_wide = false) {
-        const int nl_width = nl_wide ? 4 : 1;
-        const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
-#pragma unroll 1
-        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to; d0 += nl_width * blockDim.x) {
-            struct {
-                nl_few<real, 4> start_p_;
-            } nl_x = {{}};
-            const auto nl_point = [&](int nl_n) {
-                nl_x.start_p_.x[nl_n] = 0.0f;
-            };
-            if (!nl_wide) nl_point(0);
-            else nl_each<4>(nl_point);
-            nl_write(&start_p_[d0], nl_x.start_p_, nl_wide);
-        }
-        if (nl_to == nl_end) break;
-        nl_from = nl_to;
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 3) k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
-
-/* ---- k5  lstm.at.h.before.start: copy  (models/lstm.yaml:15:7) */
-struct k5_row {
+/* ---- k3  lstm.at.h.before.start: elementwise  (models/lstm.yaml:15:7) */
+struct k3_row {
     real *h_before_start_; /* real [d0], written */
-    const real *start_; /* real [d0], read */
     nl_i64 n_d0_;
 };
 
-NL_FN void k5_copy_block(const nl_task &nl_t)
+NL_FN void k3_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k5_row *const self = (const k5_row *)nl_t.self;
+    const k3_row *const self = (const k3_row *)nl_t.self;
     real *__restrict__ const h_before_start_p_ = nl_global(self->h_before_start_);
-    const real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
@@ -237,14 +159,11 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
         for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to; d0 += nl_width * blockDim.x) {
-            const auto nl_start_p_ = nl_read<4>(&start_p_[d0], nl_wide);
             struct {
                 nl_few<real, 4> h_before_start_p_;
-                nl_few<real, 4> start_p_;
-            } nl_x = {{}, nl_as<real>(nl_start_p_)};
+            } nl_x = {{}};
             const auto nl_point = [&](int nl_n) {
-                const real start_ = nl_x.start_p_.x[nl_n];
-                nl_x.h_before_start_p_.x[nl_n] = start_;
+                nl_x.h_before_start_p_.x[nl_n] = 0.0f;
             };
             if (!nl_wide) nl_point(0);
             else nl_each<4>(nl_point);
@@ -254,10 +173,10 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k5_copy(NL_ARGUMENTS) { k5_copy_block(NL_TASK(k5_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k3_elementwise(NL_ARGUMENTS) { k3_elementwise_block(NL_TASK(k3_row)); }
 
-/* ---- k6  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
-struct k6_row {
+/* ---- k4  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
+struct k4_row {
     real *input_carried_; /* real [n][o], written */
     const real *h_before_; /* real [n][k], read */
     const real *input_recurrent_; /* real [o][k], read */
@@ -265,7 +184,7 @@ struct k6_row {
     nl_i64 s_depth_;
 };
 
-NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k4_matmul_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const input_recurrent_p_ = nl_global(self->input_recurrent_);
@@ -289,7 +208,7 @@ NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k4_matmul_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const input_carried_p_ = nl_global(self->input_carried_);
     const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
@@ -305,8 +224,8 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k7  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
-struct k7_row {
+/* ---- k5  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
+struct k5_row {
     real *memory_; /* real [n][o], written */
     const real *h_before_; /* real [n][k], read */
     const real *cell_recurrent_; /* real [o][k], read */
@@ -321,7 +240,7 @@ struct k7_row {
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const cell_recurrent_p_ = nl_global(self->cell_recurrent_);
@@ -345,7 +264,7 @@ NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const memory_p_ = nl_global(self->memory_);
     const real *const memory_before_p_ = nl_global(self->memory_before_);
@@ -376,8 +295,8 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k8  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
-struct k8_row {
+/* ---- k6  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
+struct k6_row {
     real *h_; /* real [n][o], written */
     const real *h_before_; /* real [n][k], read */
     const real *output_recurrent_; /* real [o][k], read */
@@ -387,7 +306,7 @@ struct k8_row {
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const output_recurrent_p_ = nl_global(self->output_recurrent_);
@@ -411,7 +330,7 @@ NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const h_p_ = nl_global(self->h_);
     const real *const memory_p_ = nl_global(self->memory_);
@@ -432,8 +351,8 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k9  lstm.ways: moved  (models/lstm.yaml:15:7) */
-struct k9_row {
+/* ---- k7  lstm.ways: moved  (models/lstm.yaml:15:7) */
+struct k7_row {
     real *ways_; /* real [d0][d1], written */
     const real *last_; /* real [d0][d1 + last_from1], read */
     const real *backward_last_; /* real [d0][d1 + backward_last_from1], read */
@@ -441,10 +360,10 @@ struct k9_row {
     nl_i64 backward_last_from1_, backward_last_extent1_;
 };
 
-NL_FN void k9_moved_block(const nl_task &nl_t)
+NL_FN void k7_moved_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k9_row *const self = (const k9_row *)nl_t.self;
+    const k7_row *const self = (const k7_row *)nl_t.self;
     real *__restrict__ const ways_p_ = nl_global(self->ways_);
     const real *__restrict__ const last_p_ = nl_global(self->last_);
     const real *__restrict__ const backward_last_p_ = nl_global(self->backward_last_);
@@ -488,27 +407,27 @@ NL_FN void k9_moved_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k9_moved(NL_ARGUMENTS) { k9_moved_block(NL_TASK(k9_row)); }
+extern "C" __global__ void NL_BLOCK k7_moved(NL_ARGUMENTS) { k7_moved_block(NL_TASK(k7_row)); }
 
 
-/* ---- matmul: k3, k6, k7, k8 (nl_group says which) */
+/* ---- matmul: k2, k4, k5, k6 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 3:
-            k3_matmul_product((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 2:
+            k2_matmul_product((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 4:
+            k4_matmul_product((const k4_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 5:
+            k5_matmul_product((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         case 6:
             k6_matmul_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 7:
-            k7_matmul_product((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 8:
-            k8_matmul_product((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -516,17 +435,17 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     nl_sums nl_s;
     if (!nl_matmul(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 3:
-        k3_matmul_store((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 2:
+        k2_matmul_store((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 4:
+        k4_matmul_store((const k4_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 5:
+        k5_matmul_store((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     case 6:
         k6_matmul_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
-    case 7:
-        k7_matmul_store((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
-    case 8:
-        k8_matmul_store((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
@@ -608,7 +527,7 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
         real nl_y2;
         real *nl_at2;
         { /* lstm.at.memory: matmul */
-            const k7_row *const self = (const k7_row *)(nl_rows + 192);
+            const k5_row *const self = (const k5_row *)(nl_rows + 192);
             real *const memory_p_ = nl_global(self->memory_);
             const real *const memory_before_p_ = nl_global(self->memory_before_);
             const real *const forget_given_p_ = nl_global(self->forget_given_);
@@ -631,7 +550,7 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
         real nl_y3;
         real *nl_at3;
         { /* lstm.at.h: matmul */
-            const k8_row *const self = (const k8_row *)(nl_rows + 384);
+            const k6_row *const self = (const k6_row *)(nl_rows + 384);
             real *const h_p_ = nl_global(self->h_);
             const real *const output_given_p_ = nl_global(self->output_given_);
             const nl_i64 h_by_n_ = self->h_by_n_, output_given_by_n_ = self->output_given_by_n_;

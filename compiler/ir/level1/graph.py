@@ -54,11 +54,13 @@ class Tensor:
 @dataclass(frozen=True)
 class Feed:
     """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale. The data array
-    is resident: `array` names it; padding rows of a short batch repeat an example."""
+    is resident: `array` names it; padding rows of a short batch repeat an example. `steps`: unless it is 0, `out` is
+    as of a StepsFirst."""
 
     out: Tensor
     array: str
     scale: float
+    steps: int = 0
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

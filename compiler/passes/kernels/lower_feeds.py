@@ -8,8 +8,12 @@ Does not: shuffle.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from math import prod
+
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.space import DType, Role
 from compiler.passes.kernels.nest_builder import LANE
@@ -17,107 +21,111 @@ from compiler.passes.kernels.tensor_phase import Phase, emit_row
 from compiler.passes.layers.load_data import DataSet
 
 
-def _gather_dims(p: Phase, tensor: l1.Tensor) -> tuple[tuple[l2.Dim, ...], l2.Strided, dict[str, int], Expr, int]:
-    """Loops over rows and features of a batched tensor; its access, columns, row number and padded rows."""
-    features = 1
-    for extent in tensor.shape[1:]:
-        features *= extent
-    rows = tensor.shape[0]
+@dataclass(frozen=True)
+class _Rows:
+    """Loops over the rows and features of a batched tensor: dims, the axes of an access, columns; the number of a row,
+    and how many there are, with padding and without."""
+
+    dims: tuple[l2.Dim, ...]
+    axes: tuple[l2.Axis, ...]
+    columns: dict[str, int]
+    number: Expr
+    padded: int
+    count: int
+
+
+def _rows(p: Phase, tensor: l1.Tensor, steps: int = 0) -> _Rows:
+    """Those of one step after another, where there are `steps`."""
+    features, rows = prod(tensor.shape[1:]), tensor.shape[0] // max(steps, 1)
     columns = {"n_f": features}
+    dims: tuple[l2.Dim, ...] = (l2.Dim("f", "n_f"),)
+    by_step: tuple[l2.Axis, ...] = ()
+    if steps:
+        columns |= {"n_t": steps, "by_t": rows * features, "by_example": steps * features}
+        dims, by_step = (l2.Dim("t", "n_t"), *dims), (l2.Axis((("t", 1),), stride="by_t"),)
     if not p.lanes:
         columns["n_row"] = rows
-        dims: tuple[l2.Dim, ...] = (l2.Dim("row", "n_row"), l2.Dim("f", "n_f"))
-        axes = (l2.Axis((("row", 1),), stride="n_f"), l2.Axis((("f", 1),)))
-        return dims, l2.Strided(axes), columns, Ref("row"), rows
+        axes = (l2.Axis((("row", 1),), stride="n_f"), *by_step, l2.Axis((("f", 1),)))
+        return _Rows((l2.Dim("row", "n_row"), *dims), axes, columns, Ref("row"), rows, rows)
     blocks = -(-rows // p.lanes)
-    columns["n_block"] = blocks
-    columns["by_block"] = features * p.lanes
-    dims = (l2.Dim("block", "n_block"), l2.Dim("f", "n_f"), l2.Dim(LANE, p.lanes, l2.DimKind.LANE))
-    axes_l = (
+    columns |= {"n_block": blocks, "by_block": features * p.lanes}
+    axes = (
         l2.Axis((("block", 1),), stride="by_block"),
+        *by_step,
         l2.Axis((("f", 1),), stride=p.lanes),
         l2.Axis(((LANE, 1),)),
     )
-    number = Ref("block") * p.lanes + Ref(LANE)
-    return dims, l2.Strided(axes_l), columns, number, blocks * p.lanes
+    dims = (l2.Dim("block", "n_block"), *dims, l2.Dim(LANE, p.lanes, l2.DimKind.LANE))
+    return _Rows(dims, axes, columns, Ref("block") * p.lanes + Ref(LANE), blocks * p.lanes, rows)
 
 
-def lower_feed(p: Phase, node: l1.Feed | l1.BatchMask, data: DataSet) -> None:
+def _ordered(p: Phase, out: l1.Tensor, rows: _Rows, data: DataSet, span: Span) -> tuple[dict[str, str], l2.ArrayFormal]:
+    """The arrays of a result and of the order of rows, which are columns, too; the formal of the result."""
+    batches = -(-max(data.rows[p.graph.phase], 1) // rows.count)
+    order = f"{p.graph.phase}.order"
+    if order not in p.builder.arrays:
+        p.builder.array(l2.Array(order, DType.I32, (batches, rows.padded), Role.DATA))
+    rows.columns.update(batches=batches, padded=rows.padded)
+    array = p.arrays[out.name] = p.temporary(out, span)
+    return {"y": array, "order": order}, l2.ArrayFormal("y", p.dtype(out), l2.Mode.WRITE, l2.Strided(rows.axes))
+
+
+_ORDER = l2.ArrayFormal("order", DType.I32, l2.Mode.READ, l2.Strided((l2.Axis((("k", 1),)),)))
+
+
+def _position(rows: _Rows) -> l2.Assign:
+    return l2.Assign("k", (Ref("step") - 1) % Ref("batches") * Ref("padded") + rows.number)
+
+
+def lower_source(p: Phase, node: l1.Feed | l1.BatchMask | l1.Rand, data: DataSet) -> None:
+    match node:
+        case l1.Feed():
+            _feed(p, node, data)
+        case l1.BatchMask():
+            _mask(p, node, data)
+        case l1.Rand():
+            _rand(p, node)
+
+
+def _mask(p: Phase, node: l1.BatchMask, data: DataSet) -> None:
+    """1 for the rows that exist."""
+    rows = _rows(p, node.out)
+    columns = {"n_row": rows.count} if not p.lanes else {"n_block": rows.columns["n_block"]}
+    lead = l2.Axis(((rows.dims[0].name, 1),), stride=p.lanes or 1)
+    dims = tuple(d for d in rows.dims if d.name != "f")
+    rows = replace(rows, dims=dims, axes=(lead, *rows.axes[2:]), columns=columns)
+    bound, y = _ordered(p, node.out, rows, data, data.span)
+    nest = l2.Nest(rows.dims, (_position(rows), l2.Assign("y", Cond(Ref("order") >= 0, Num(1.0), Num(0.0)))))
+    emit_row(p, l2.Kind.MAP, node.out, "rows that exist", [y, _ORDER], bound, columns, (), nest, data.span)
+
+
+def _feed(p: Phase, node: l1.Feed, data: DataSet) -> None:
     """Rows of the data set in the order that the host wrote. Padding rows (-1) read the first example: the mask
     excludes them from every sum, and values that occur in the data cannot make a derivative infinite, as zeros
     could."""
-    out = node.out
-    dims, access, columns, number, padded = _gather_dims(p, out)
-    batches = -(-max(data.rows[p.graph.phase], 1) // out.shape[0])
-    order = f"{p.graph.phase}.order"
-    if order not in p.builder.arrays:
-        p.builder.array(l2.Array(order, DType.I32, (batches, padded), Role.DATA))
-    columns |= {"batches": batches, "padded": padded}
-    position = (Ref("step") - 1) % Ref("batches") * Ref("padded") + number
-    bound = {"y": p.temporary(out, getattr(node, "span", data.span)), "order": order}
-    p.arrays[out.name] = bound["y"]
-    look = l2.ArrayFormal("order", DType.I32, l2.Mode.READ, l2.Strided((l2.Axis((("k", 1),)),)))
-    dtype = p.builder.arrays[bound["y"]].dtype
-    formals = [l2.ArrayFormal("y", dtype, l2.Mode.WRITE, access), look]
+    rows = _rows(p, node.out, node.steps)
+    bound, y = _ordered(p, node.out, rows, data, node.span)
+    bound["data"] = node.array
+    example = l2.Axis((("example", 1),), stride="by_example" if node.steps else "n_f")
+    by_step = (l2.Axis((("t", 1),), stride="n_f"),) if node.steps else ()
+    access = l2.Strided((example, *by_step, l2.Axis((("f", 1),))))
+    formals = [y, _ORDER, l2.ArrayFormal("data", p.builder.arrays[node.array].dtype, l2.Mode.READ, access)]
+    element: Expr = Ref("data")
     scalars: tuple[tuple[str, float], ...] = ()
-    if isinstance(node, l1.BatchMask):
-        value: Expr = Cond(Ref("order") >= 0, Num(1.0), Num(0.0))
-        statements: tuple[l2.Statement, ...] = (l2.Assign("k", position), l2.Assign("y", value))
-        dims = tuple(d for d in dims if d.name != "f")
-        axes = tuple(a for a in access.axes if a.terms[0][0] != "f")
-        if not p.lanes:
-            axes = (l2.Axis((("row", 1),)),)
-            columns.pop("n_f")
-        else:
-            columns.pop("n_f")
-            columns.pop("by_block")
-            axes = (l2.Axis((("block", 1),), stride=p.lanes), l2.Axis(((LANE, 1),)))
-        formals[0] = l2.ArrayFormal("y", dtype, l2.Mode.WRITE, l2.Strided(axes))
-        label = "rows that exist"
-    else:
-        bound["data"] = node.array
-        read = l2.Strided((l2.Axis((("example", 1),), stride="n_f"), l2.Axis((("f", 1),))))
-        formals.append(l2.ArrayFormal("data", p.builder.arrays[node.array].dtype, l2.Mode.READ, read))
-        element: Expr = Ref("data")
-        if out.dtype == "real":
-            element = element * Ref("factor")
-            scalars = (("factor", node.scale),)
-        statements = (
-            l2.Assign("k", position),
-            l2.Assign("example", Call("max", (Ref("order"), Num(0)))),
-            l2.Assign("y", element),
-        )
-        label = "batch of " + node.array
-    emit_row(
-        p,
-        l2.Kind.MAP,
-        out,
-        label,
-        formals,
-        bound,
-        columns,
-        scalars,
-        l2.Nest(dims, statements),
-        getattr(node, "span", data.span),
-    )
+    if node.out.dtype == "real":
+        element, scalars = element * Ref("factor"), (("factor", node.scale),)
+    first = l2.Assign("example", Call("max", (Ref("order"), Num(0))))
+    nest = l2.Nest(rows.dims, (_position(rows), first, l2.Assign("y", element)))
+    what = "batch of " + node.array
+    emit_row(p, l2.Kind.MAP, node.out, what, formals, bound, rows.columns, scalars, nest, node.span)
 
 
-def lower_rand(p: Phase, node: l1.Rand) -> None:
+def _rand(p: Phase, node: l1.Rand) -> None:
     """Uniform draws at (step, logical row-major index), independent of the layout."""
-    dims, access, columns, number, _ = _gather_dims(p, node.out)
-    index = number * Ref("n_f") + Ref("f")
-    array = p.temporary(node.out, node.span)
-    p.arrays[node.out.name] = array
-    emit_row(
-        p,
-        l2.Kind.MAP,
-        node.out,
-        "uniform draws",
-        [l2.ArrayFormal("y", p.builder.precision, l2.Mode.WRITE, access)],
-        {"y": array},
-        columns,
-        (),
-        l2.Nest(dims, (l2.Assign("y", Call("uniform", (Ref("key"), index, Num(0)))),)),
-        node.span,
-        {"key": l2.StreamKey(node.stream)},
-    )
+    rows = _rows(p, node.out)
+    index = rows.number * Ref("n_f") + Ref("f")
+    array = p.arrays[node.out.name] = p.temporary(node.out, node.span)
+    y = l2.ArrayFormal("y", p.builder.precision, l2.Mode.WRITE, l2.Strided(rows.axes))
+    nest = l2.Nest(rows.dims, (l2.Assign("y", Call("uniform", (Ref("key"), index, Num(0)))),))
+    bound, key = {"y": array}, {"key": l2.StreamKey(node.stream)}
+    emit_row(p, l2.Kind.MAP, node.out, "uniform draws", [y], bound, rows.columns, (), nest, node.span, key)

@@ -5,7 +5,7 @@ Guarantees: what the Scan gives for all steps is one array, of which a step has 
 that computes it writes it there. States before and after steps lie in one array, shifted by a step; if nothing keeps
 them, in a ring of two. What comes from outside for each step is read where it is, and what a Scan begins with is made
 in its place, where a kernel of this phase makes it and nothing else has it there: copied are only values that have two
-places, and those that no kernel makes. A StepsFirst is one copy.
+places, and those that no kernel makes. A constant is made in each place. A StepsFirst is one copy.
 Does not: lower the body (lower_tensors); choose layouts (strategies/layout.py).
 """
 
@@ -35,6 +35,22 @@ class Steps:
     begins: list[tuple[l1.Tensor, str]] = field(default_factory=list)
     ends: list[tuple[l1.Tensor, str]] = field(default_factory=list)
     states: dict[str, Place] = field(default_factory=dict)
+
+
+def own_starts(nodes: Iterable[l1.Node], outputs: Iterable[str]) -> tuple[l1.Node, ...]:
+    """The nodes, with a constant of its own for each state that begins with one: it is made in its place."""
+    constants: dict[str, l1.Map] = {}
+    found: list[l1.Node] = []
+    for node in nodes:
+        if isinstance(node, l1.Map) and not node.ins:
+            constants[node.out.name] = node
+        elif isinstance(node, l1.Scan):
+            own = {c: replace(c.state, name=f"{c.state.name}.start") for c in node.carried if c.start in constants}
+            found += [replace(constants[c.start], out=start) for c, start in own.items()]
+            node = replace(node, carried=tuple(replace(c, start=own[c].name) if c in own else c for c in node.carried))
+        found.append(node)
+    unread = constants.keys() - {*outputs, *(name for node in found for name in l1.operands(node))}
+    return tuple(node for node in found if not (isinstance(node, l1.Map) and node.out.name in unread))
 
 
 def reserve(p: Phase, nodes: Iterable[l1.Node], fixed: Set[str]) -> dict[str, Steps]:

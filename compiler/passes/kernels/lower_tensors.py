@@ -29,10 +29,10 @@ from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.fusion.reuse_arrays import reused
 from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
-from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
+from compiler.passes.kernels.lower_feeds import lower_source
 from compiler.passes.kernels.lower_gathers import lower_elements
 from compiler.passes.kernels.lower_rows import lower_row
-from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, reserve
+from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, own_starts, reserve
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.place_parts import place_parts
 from compiler.passes.kernels.tensor_phase import PLACES, WORKSPACE, Phase, array_formal, emit_row, meaning
@@ -372,7 +372,7 @@ def _kernels(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> 
 
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
-    nodes = p.graph.nodes
+    nodes = own_starts(p.graph.nodes, p.graph.outputs)
     p.tensors |= l1.tensors_of(nodes)
     for name in p.tensors:
         p.rank(name)
@@ -420,10 +420,8 @@ def _scan(p: Phase, steps: Steps, data: DataSet) -> None:
 
 def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> None:
     match node:
-        case l1.Feed() | l1.BatchMask():
-            lower_feed(p, node, data)
-        case l1.Rand():
-            lower_rand(p, node)
+        case l1.Feed() | l1.BatchMask() | l1.Rand():
+            lower_source(p, node, data)
         case l1.Constant():
             weights.lower_constant(p, node)
         case l1.Map() if node.out.name in kernels.groups:

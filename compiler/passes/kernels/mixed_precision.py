@@ -92,7 +92,7 @@ class _Rewriting:
             return
         free = out.name not in self.outputs and _layer(out.name) not in self.recurrent
         match node:
-            case l1.Feed():
+            case l1.Feed(steps=0):
                 self.active.add(out.name)
             case l1.Reindex(_, source) if source in self.active:
                 self._add(out, source in self.narrow)

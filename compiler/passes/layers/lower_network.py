@@ -55,10 +55,10 @@ def lower_network(
         dtype = "real" if item.dtype == "real" else "int"
         out = l1.Tensor(item.name, (batch, *item.shape), dtype, True)
         if item.activity is not None:
-            c.named[item.name] = g.add(l1.Feed(out, trial_data(item.name), 1.0, item.span))
+            c.named[item.name] = g.add(l1.Feed(out, trial_data(item.name), 1.0, span=item.span))
             continue
         array, scale = sources[item.name]
-        c.named[item.name] = g.add(l1.Feed(out, f"data.{array}", scale, item.span))
+        c.named[item.name] = g.add(l1.Feed(out, f"data.{array}", scale, span=item.span))
     for layer in network.layers:
         before = len(g.tensors)
         y = KIND[layer.kind].lower(c, layer, *(c.named[i] for i in layer.inputs))

@@ -1,14 +1,16 @@
-"""simplify_graph: dead code elimination and common subexpression elimination.
+"""simplify_graph: dead code elimination and common subexpression elimination; samples are fed in the order of steps.
 
 Assumes: a tensor graph in topological order; effects are Store and Update nodes.
 Guarantees: Contracts without reduction dims become Maps. Nodes that outputs and effects depend on stay, in order; Maps,
 Contracts, Attentions or moves with equal operands and bodies become one, in the bodies of Scans, too, which keep the
-states and outputs that something reads. Variables and weights stay even when this phase does not read them.
+states and outputs that something reads. A Feed that is read step by step alone is fed so. Variables and weights stay
+even when this phase does not read them.
 Does not: reorder arithmetic.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -138,7 +140,23 @@ def needed(scan: l1.Scan, live: Set[str]) -> l1.Scan:
 
 def simplify_graph(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
     """The live nodes, each computed once."""
-    return live_nodes(_share(nodes), outputs)
+    return live_nodes(_fed_by_steps(_share(nodes), outputs), outputs)
+
+
+def _fed_by_steps(nodes: Sequence[l1.Node], outputs: Sequence[str]) -> list[l1.Node]:
+    """The nodes, where what only puts the samples of a Feed in the order of steps is such a Feed."""
+    readers = Counter([*outputs, *(name for node in nodes for name in l1.operands(node))])
+    feeds: dict[str, l1.Feed] = {}  # by what has its elements, and one reader
+    made: list[l1.Node] = []
+    for node in nodes:
+        if isinstance(node, l1.StepsFirst) and not node.back and node.source in feeds:
+            node = replace(feeds[node.source], out=node.out, steps=node.steps)
+        elif isinstance(node, l1.Feed | l1.Reindex) and readers[node.out.name] == 1:
+            source = node if isinstance(node, l1.Feed) else feeds.get(node.source)
+            if source is not None and not source.steps:
+                feeds[node.out.name] = source
+        made.append(node)
+    return made
 
 
 def live_nodes(nodes: Sequence[l1.Node], outputs: Iterable[str]) -> tuple[l1.Node, ...]:
