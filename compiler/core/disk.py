@@ -88,10 +88,12 @@ def writing(path: Path, what: str, needed: int | None = None) -> Iterator[None]:
 @contextmanager
 def new_file(path: Path, what: str, needed: int | None = None) -> Iterator[IO[bytes]]:
     """A stream (that can also be read) whose contents become the file `path` at the end; nothing is left when it
-    fails. Missing folders are created. Raises RunError (E0930)."""
+    fails. Missing folders are created. Raises RunError (E0930), also where a folder, device or pipe is there."""
     scratch: Path | None = None
     try:
         with writing(path, what, needed):
+            if path.exists() and not path.is_file():
+                raise OSError("it is a folder" if path.is_dir() else "it is no regular file, and would be replaced")
             path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             scratch = _hidden(path, ".part")  # set before the file exists, so that no signal leaves it behind

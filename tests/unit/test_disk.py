@@ -200,3 +200,11 @@ def test_every_reason_that_a_disk_has(tmp_path: Path, number: int) -> None:
     assert error.message.startswith(f"the outputs cannot be written to `{tmp_path / 'a' / 'x.bin'}`: ")
     assert os.strerror(number) in error.message and "4.0 kB needed" in error.message
     assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_folders_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, why in ((tmp_path / "pipe", "it is no regular file"), (Path("/"), "it is a folder")):
+        with pytest.raises(RunError, match=f"the text cannot be written to `{path}`: {why}"):
+            write_text(path, "", "the text")
+    assert (tmp_path / "pipe").is_fifo()

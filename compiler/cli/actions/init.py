@@ -49,6 +49,8 @@ def model_file(file: Path) -> Path:
     another."""
     if file.suffix in (".yaml", ".yml"):
         return file
+    if not file.name:
+        raise RunError("E0912", f"`{file}` is a folder", "write `netloom init model.yaml`", exit_code=2)
     named = file.with_name(f"{file.name}.yaml")
     if file.suffix:
         raise RunError("E0912", f"`{file}` does not end in .yaml", f"write `netloom init {named}`", exit_code=2)
