@@ -610,12 +610,6 @@ MUTANTS = (
         ("tests/unit/test_growth.py::test_units_of_many_models_are_more_but_not_longer",),
     ),
     Mutant(
-        "what holds in all rows",
-        ("compiler.layout.row_facts:RowFacts.divides", "compiler.layout.row_facts:RowFacts.is_short"),
-        _always(False),
-        ("tests/unit/test_row_facts.py::test_what_holds_in_all_rows_is_not_asked",),
-    ),
-    Mutant(
         "few meetings",
         ("backends.cuda.waves.waves:meetings",),
         _all_meet,

@@ -21,13 +21,11 @@ from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
 from backends.kernel_ir.tree import Code, Member, Place
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
-from compiler.layout.row_facts import UNKNOWN, RowFacts
 
 
 @dataclass
 class Kernel:
-    """A template during printing. `scope` holds the columns; `pointers` the array formals' C pointers; `facts`: of its
-    rows, where text may depend on them."""
+    """A template during printing. `scope` holds the columns; `pointers` the array formals' C pointers."""
 
     template: l2.Template
     dialect: Dialect
@@ -35,7 +33,6 @@ class Kernel:
     scope: dict[str, Symbol]
     pointers: dict[str, Code]
     fields: dict[str, Code]
-    facts: RowFacts = UNKNOWN
 
     @property
     def function(self) -> str:
@@ -78,7 +75,7 @@ class Kernel:
         }
 
 
-def open_kernel(template: l2.Template, dialect: Dialect, facts: RowFacts = UNKNOWN) -> Kernel:
+def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
     """Names for a template: see Namer."""
     shown = _shown(template)
     namer, fields = Namer(shown), Namer(shown)
@@ -101,7 +98,6 @@ def open_kernel(template: l2.Template, dialect: Dialect, facts: RowFacts = UNKNO
         scope,
         pointers,
         {f.name: fields(f.name) for f in template.formals},
-        facts,
     )
 
 

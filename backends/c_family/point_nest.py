@@ -370,12 +370,12 @@ class PointNest(NestBuilder):
         if not others:
             return [Let("nl_i64", first, index)]
         rest = self.k.namer.fresh("rest")
-        taken = [Let("nl_i64", v, self.taken(rest, dims[: n + 1], short)) for n, v in enumerate(others, 1)]
+        taken = [Let("nl_i64", v, self.taken(rest, d, short)) for v, d in zip(others, dims[1:], strict=True)]
         return [Let("nl_u32" if short else "nl_u64", rest, index, False), *reversed(taken), Let("nl_i64", first, rest)]
 
-    def taken(self, rest: Code, dims: Sequence[l2.Dim], short: bool) -> Code:
-        """The index of the last dim, which is taken from a flat one of these dims: see `split`."""
-        return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(dims[-1].extent)))
+    def taken(self, rest: Code, d: l2.Dim, short: bool) -> Code:
+        """The index of a dim, which is taken from a flat one: see `split`."""
+        return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)))
 
     def built(self) -> Point:
         self._check_order()

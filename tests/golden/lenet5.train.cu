@@ -90,25 +90,42 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_) & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
     const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d0_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d0 = r;
-                const real mask_ = mask_p_[d0];
-                acc += mask_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d0 = r;
+                    const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+                    struct {
+                        nl_few<real, 4> mask_p_;
+                    } nl_x = {nl_as<real>(nl_mask_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real mask_ = nl_x.mask_p_.x[nl_n];
+                        acc += mask_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d0 = r;
+                    const real mask_ = mask_p_[d0];
+                    acc += mask_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -124,7 +141,27 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             count_p_[0] = count_;
             count_after_p_[0] = count_after_;
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                const nl_i64 d0 = r;
+                const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+                struct {
+                    nl_few<real, 4> mask_p_;
+                    nl_few<real, 4> rows_grad_p_;
+                    nl_few<real, 4> picked_grad_p_;
+                } nl_x = {nl_as<real>(nl_mask_p_), {}, {}};
+                const auto nl_point = [&](int nl_n) {
+                    const real mask_ = nl_x.mask_p_.x[nl_n];
+                    real rows_grad_ = v0_ * mask_;
+                    nl_x.rows_grad_p_.x[nl_n] = rows_grad_;
+                    nl_x.picked_grad_p_.x[nl_n] = rows_grad_ * -1.0f;
+                };
+                nl_each<4>(nl_point);
+                nl_write(&rows_grad_p_[d0], nl_x.rows_grad_p_, true);
+                nl_write(&picked_grad_p_[d0], nl_x.picked_grad_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d0;
                 real mask_;
@@ -185,7 +222,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
@@ -239,7 +276,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
@@ -285,15 +322,15 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_u32 d4_inverse = nl_inverse(n_d4_);
     const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0);
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_) & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 d5 = nl_take_short(rest, n_d5_, d5_inverse);
-        const nl_i64 d4 = nl_take_short(rest, n_d4_, d4_inverse);
-        const nl_i64 d3 = nl_take_short(rest, n_d3_, d3_inverse);
+        const nl_i64 d5 = nl_take(rest, n_d5_, d5_inverse);
+        const nl_i64 d4 = nl_take(rest, n_d4_, d4_inverse);
+        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
         const nl_i64 d0 = rest;
         struct {
             nl_few<real, 4> spread_p_;
@@ -413,9 +450,9 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 ow = nl_take_short(rest, n_ow_, ow_inverse);
-        const nl_i64 oh = nl_take_short(rest, n_oh_, oh_inverse);
-        const nl_i64 c = nl_take_short(rest, n_c_, c_inverse);
+        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
+        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
         nl_few<real> nl_x_p_[2] = {};
         nl_each<2>([&](int r) {
@@ -578,6 +615,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -585,19 +623,35 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc = nl_max_f32(acc, x_);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc = nl_max_f32(acc, x_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc = nl_max_f32(acc, x_);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
                     {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -612,21 +666,39 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                const nl_i32 label_ = label_p_[d0];
-                acc1 += nl_exp_f32(x_ - largest_);
-                acc2 += d1 == label_ ? x_ : 0.0f;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        const nl_i32 label_ = label_p_[d0];
+                        acc1 += nl_exp_f32(x_ - largest_);
+                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    const nl_i32 label_ = label_p_[d0];
+                    acc1 += nl_exp_f32(x_ - largest_);
+                    acc2 += d1 == label_ ? x_ : 0.0f;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
                     {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -645,19 +717,35 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         }
         real acc3 = NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_min_f32>(
                     {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -669,7 +757,25 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         if (nl_first == 0) {
             first_p_[d0] = first_;
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                const nl_i64 d1 = r;
+                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                struct {
+                    nl_few<real, 4> x_p_;
+                    nl_few<real, 4> biased_grad_sum_p_;
+                } nl_x = {nl_as<real>(nl_x_p_), {}};
+                const auto nl_point = [&](int nl_n) {
+                    const real x_ = nl_x.x_p_.x[nl_n];
+                    const nl_i32 label_ = label_p_[d0];
+                    const real picked_grad_ = picked_grad_p_[d0];
+                    nl_x.biased_grad_sum_p_.x[nl_n] = (d1 + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                };
+                nl_each<4>(nl_point);
+                nl_write(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d1;
                 real x_;
@@ -849,7 +955,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 nl_points = n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & (biased_grad_sum_by_d0_ % 4 == 0);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 d1 = e;
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d0_;
@@ -1090,8 +1196,8 @@ NL_FN void k17_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
         nl_u64 at = nl_first, by = nl_group;
-        nl_i64 d2 = nl_take_short(at, n_d2_);
-        const nl_i64 d2_step = nl_take_short(by, n_d2_);
+        nl_i64 d2 = nl_take(at, n_d2_);
+        const nl_i64 d2_step = nl_take(by, n_d2_);
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
         const auto nl_more = [&](int) {
@@ -1280,7 +1386,7 @@ NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
     const real power = nl_pow_f32(beta1_, (real)step);
     const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
-    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_) & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -1406,15 +1512,15 @@ NL_FN void k22_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 oh_inverse = nl_inverse(n_oh_);
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 2 * blockDim.x) & (n_ow_ % 2 == 0) & (y_by_c_ % 2 == 0) & (y_by_oh_ % 2 == 0);
+    const bool nl_wide = (nl_t.chunk >= 2 * blockDim.x) & (n_ow_ % 2 == 0) & nl_is_aligned<2>(y_p_) & (y_by_n_ % 2 == 0) & (y_by_c_ % 2 == 0) & (y_by_oh_ % 2 == 0);
     const int nl_width = nl_wide ? 2 : 1;
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 ow = nl_take_short(rest, n_ow_, ow_inverse);
-        const nl_i64 oh = nl_take_short(rest, n_oh_, oh_inverse);
-        const nl_i64 c = nl_take_short(rest, n_c_, c_inverse);
+        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
+        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
         struct {
             nl_few<real, 2> y_p_;
@@ -1461,6 +1567,7 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -1468,19 +1575,35 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc = nl_max_f32(acc, x_);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc = nl_max_f32(acc, x_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc = nl_max_f32(acc, x_);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
                     {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -1495,21 +1618,39 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                const nl_i32 label_ = label_p_[d0];
-                acc1 += nl_exp_f32(x_ - largest_);
-                acc2 += d1 == label_ ? x_ : 0.0f;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        const nl_i32 label_ = label_p_[d0];
+                        acc1 += nl_exp_f32(x_ - largest_);
+                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    const nl_i32 label_ = label_p_[d0];
+                    acc1 += nl_exp_f32(x_ - largest_);
+                    acc2 += d1 == label_ ? x_ : 0.0f;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
                     {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -1526,19 +1667,35 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         }
         real acc3 = NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_min_f32>(
                     {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);

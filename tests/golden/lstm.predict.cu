@@ -58,8 +58,8 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
-        const nl_i64 t = nl_take_short(rest, n_t_, t_inverse);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
+        const nl_i64 t = nl_take(rest, n_t_, t_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
@@ -150,7 +150,7 @@ NL_FN void k3_elementwise_block(const nl_task &nl_t)
     real *__restrict__ const h_before_start_p_ = nl_global(self->h_before_start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
-    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(h_before_start_p_);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -383,7 +383,7 @@ NL_FN void k7_moved_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 d1 = nl_take_short(rest, n_d1_, d1_inverse);
+        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
         const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_ ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
         const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_ ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;

@@ -66,7 +66,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const real value_ = self->value_;
     nl_wait();
-    const bool nl_every = nl_t.chunk >= 4 * blockDim.x;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(x_p_);
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -121,7 +121,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take_short(rest, n_f_, f_inverse);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
@@ -237,6 +237,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_) & nl_is_aligned<4>(bias_p_);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -244,19 +245,35 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc += x_ * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc += x_ * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc += x_ * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -268,19 +285,35 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         }
         real acc1 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc1 += (x_ - acc) * (x_ - acc) * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc1 += (x_ - acc) * (x_ - acc) * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc1 += (x_ - acc) * (x_ - acc) * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -291,7 +324,29 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         real v0_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                const nl_i64 d2 = r;
+                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                const auto nl_weight_p_ = nl_read<4>(&weight_p_[d2], true);
+                const auto nl_bias_p_ = nl_read<4>(&bias_p_[d2], true);
+                struct {
+                    nl_few<real, 4> scaled_p_;
+                    nl_few<real, 4> x_p_;
+                    nl_few<real, 4> weight_p_;
+                    nl_few<real, 4> bias_p_;
+                } nl_x = {{}, nl_as<real>(nl_x_p_), nl_as<real>(nl_weight_p_), nl_as<real>(nl_bias_p_)};
+                const auto nl_point = [&](int nl_n) {
+                    const real x_ = nl_x.x_p_.x[nl_n];
+                    const real weight_ = nl_x.weight_p_.x[nl_n];
+                    const real bias_ = nl_x.bias_p_.x[nl_n];
+                    nl_x.scaled_p_.x[nl_n] = (x_ - acc) * v0_ * weight_ + bias_;
+                };
+                nl_each<4>(nl_point);
+                nl_write(&scaled_p_[d0 * scaled_by_d0_ + d2], nl_x.scaled_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d2;
                 real x_;
@@ -478,6 +533,7 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -485,18 +541,34 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         real acc = -NL_INF_F32;
         {
+            if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d3 = r;
-                const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
-                struct {
-                    nl_few<real, 4> scaled_p_;
-                } nl_x = {nl_as<real>(nl_scaled_p_)};
-                const auto nl_point = [&](int nl_n) {
-                    const real scaled_ = nl_x.scaled_p_.x[nl_n];
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d3 = r;
+                    const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
+                    struct {
+                        nl_few<real, 4> scaled_p_;
+                    } nl_x = {nl_as<real>(nl_scaled_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real scaled_ = nl_x.scaled_p_.x[nl_n];
+                        acc = nl_max_f32(acc, scaled_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d3 = r;
+                    const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
                     acc = nl_max_f32(acc, scaled_);
+                    r += nl_group;
                 };
-                nl_each<4>(nl_point);
+#pragma unroll 1
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
@@ -507,7 +579,7 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
 #pragma unroll 1
             for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d3 = r;
@@ -523,6 +595,30 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
                 nl_each<4>(nl_point);
                 nl_write(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], nl_x.softmax_power_p_, true);
             }
+        } else {
+            struct nl_load_found {
+                nl_i64 d3;
+                real scaled_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d3 = r;
+                const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+                return nl_load_found{d3, scaled_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d3 = nl_load_of.d3;
+                real scaled_ = nl_load_of.scaled_;
+                softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(scaled_ - acc);
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
         }
     }
 }
@@ -546,6 +642,7 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -553,18 +650,34 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         real acc = 0.0f;
         {
+            if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d3 = r;
-                const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
-                struct {
-                    nl_few<real, 4> softmax_power_p_;
-                } nl_x = {nl_as<real>(nl_softmax_power_p_)};
-                const auto nl_point = [&](int nl_n) {
-                    const real softmax_power_ = nl_x.softmax_power_p_.x[nl_n];
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d3 = r;
+                    const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+                    struct {
+                        nl_few<real, 4> softmax_power_p_;
+                    } nl_x = {nl_as<real>(nl_softmax_power_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real softmax_power_ = nl_x.softmax_power_p_.x[nl_n];
+                        acc += softmax_power_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d3 = r;
+                    const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
                     acc += softmax_power_;
+                    r += nl_group;
                 };
-                nl_each<4>(nl_point);
+#pragma unroll 1
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
@@ -575,7 +688,7 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
 #pragma unroll 1
             for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d3 = r;
@@ -591,6 +704,30 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
                 nl_each<4>(nl_point);
                 nl_write(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_x.softmax_y_p_, true);
             }
+        } else {
+            struct nl_load_found {
+                nl_i64 d3;
+                real softmax_power_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d3 = r;
+                const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+                return nl_load_found{d3, softmax_power_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d3 = nl_load_of.d3;
+                real softmax_power_ = nl_load_of.softmax_power_;
+                softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_power_ / acc;
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
         }
     }
 }
@@ -815,6 +952,7 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -822,19 +960,35 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc += x_ * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc += x_ * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc += x_ * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -848,19 +1002,35 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         }
         real acc1 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc1 += (x_ - mean_) * (x_ - mean_) * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc1 += (x_ - mean_) * (x_ - mean_) * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc1 += (x_ - mean_) * (x_ - mean_) * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -905,13 +1075,13 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
-    const int nl_many = 4;
+    const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
     const nl_i64 nl_points = n_d0_ * n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = true;
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_3_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
     nl_u64 rest = e;
-    const nl_i64 d1 = nl_take_short(rest, n_d1_, d1_inverse);
+    const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
     const nl_i64 d0 = rest;
     const struct {
         nl_few<real, 4> x_p_;
@@ -939,12 +1109,34 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
         });
         r += nl_group;
     };
+    const auto nl_apart = [&] {
+        const nl_i64 d2 = r;
+        const struct {
+            nl_few<real, 4> x_p_3_;
+            real x_p_4_;
+            real x_p_5_;
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        nl_each<4>([&](int nl_n) {
+            const real x_ = nl_same.x_p_.x[nl_n];
+            const real x_2_ = nl_same.x_p_2_.x[nl_n];
+            const real x_3_ = nl_x.x_p_3_.x[nl_n];
+            const real x_4_ = nl_x.x_p_4_;
+            const real x_5_ = nl_x.x_p_5_;
+            parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+        });
+        r += nl_group;
+    };
+    if (nl_even) {
 #pragma unroll 1
-    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-    while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more(0);
+    } else {
+#pragma unroll 1
+        while (r < nl_terms) nl_apart();
+    }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
         {{parts[0], parts[1], parts[2], parts[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;

@@ -144,7 +144,7 @@ def test_tensors_share_memory() -> None:
         ("autoencoder", "cuda", "nl_width"),  # neighbours of a map
         ("lenet5", "cuda", "else nl_each<2>(nl_point)"),  # neighbours of sums over windows
         ("lenet5", "cuda", "nl_get_line<2, real>(&"),  # windows that are read and written line by line
-        ("lenet5", "cuda", "nl_take_short(rest, n_ow_, ow_inverse)"),
+        ("lenet5", "cuda", "nl_take(rest, n_ow_, ow_inverse)"),
         ("lenet5", "cuda", "const nl_i64 of_step = "),  # the batch of a step, once a thread
         ("transformer", "cuda", "nl_load_of[4]"),  # points of a thread of a map that are no neighbours
         ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
@@ -193,7 +193,7 @@ def test_maps_of_bf16_are_optimised() -> None:
 def test_rows_are_read_and_written_several_neighbours_at_a_time() -> None:
     """Sums of a row, and what follows them: eight of bf16, four of float32."""
     for how, many in (("mixed", 8), ("exact", 4)):
-        text = backend("cuda").emit(program("transformer", "cuda", how, "512"))
+        text = text_of("transformer", "cuda", how)
         rows = [x.split("\n}\n")[0] for x in re.split(r"NL_FN void k\d+_rows_over_\w+_block", text)[1:]]
         wide = [x for x in rows if f"for (nl_i64 r = {many} * nl_first; r < nl_terms;" in x]
         assert any(f"nl_each<{many}>(nl_point)" in x and "nl_write(&" in x for x in wide)

@@ -1,9 +1,8 @@
 """emit: the CUDA text of a merged program.
 
 Assumes: a legal Merged (verify/verify.py) whose arrays are row-major.
-Guarantees: the text is a function of the templates, the precision, the order, and of what holds in all rows
-(compiler/layout/row_facts.py): equal for any number of rows, and for all values of which the same holds. Every kernel
-names its part of the model; `spans` maps lines of the text to the model; products share kernels
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
+of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model; products share kernels
 (backends/cuda/kernels/contract.py), which are at the end. `parts` are translation units that together have the same
 kernels, each once (translation_units.py), without shapes of tiles that no row uses. Descriptors of all kernels
 accompany them, so that loading prints nothing.
@@ -52,7 +51,6 @@ from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
 from compiler.layers.shared.context import HIDDEN
-from compiler.layout.row_facts import RowFacts
 from compiler.strategies.cuda import fused_attention
 
 COARSE: Final = frozenset({"exp", "sigmoid", "tanh", "erf"})
@@ -120,10 +118,7 @@ def emit(program: l2.Merged) -> Emitted:
     waves = wave_templates(program)
     again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
     several = chained.union(waves)
-    arrays = {a.name: a for a in program.arrays}
-    facts = [RowFacts(rows, arrays) for rows in program.tables]
-    dialects = (again if t.index in several else dialect for t in program.templates)
-    kernels = list(map(open_kernel, program.templates, dialects, facts))
+    kernels = [open_kernel(t, again if t.index in several else dialect) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k, template.index in waves))

@@ -545,10 +545,6 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand]
         ahead = min(ahead, max(1, _AHEAD // max(1, sum(x.few and x.read for x in arrays))))
     parts |= {"ahead": ahead, "many": many}
     parts["even"] = every(even(k, [x for x in found if x.few], fast[0], many)) if fast else None
-    parts["whole"] = whole = bool(fast) and k.facts.divides(many, p.dims[fast[-1]].extent)
-    if whole and len(fast) > 1:  # neighbours have the same index of the others
-        last = p.nest.vars[fast[-1]]
-        parts |= {"first_own": last, "own": [text_of([Let("nl_i64", last, code("nl_first_own + nl_n"))])]}
     stored = [x for x in found if x.narrow and x.written]
     parts |= {"tally": _targets(k, contract), "stored": stored if tally else [], "column": k.extent}
     places = {x.formal: code(f"nl_stored.{x.pointer}.x[nl_n]") for x in stored}

@@ -21,7 +21,6 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
 from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Number, Roles, gathered_pixels, parts_of, roles
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS
-from backends.cuda.kernels.nests.groups import MOST_SHARES, along_terms, group_size, in_block
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, WARP
 from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division
 from backends.protocol import BackendError
@@ -54,15 +53,22 @@ MANY_BLOCKS: Final = 1 << 12
 """Blocks of a nest from which on each takes more points: reading a row costs as much as some points."""
 LONG_BLOCKS: Final = 1 << 10
 """So, where threads have eight neighbours each, which they read and write as fast as memory can."""
+BUSY: Final = 1 << 17
+"""Threads that keep a device busy."""
+ENOUGH: Final = 1 << 14
+"""Points from which on a thread for each is better than several that share the terms of a sum."""
 LARGE_MAP: Final = 1 << 18
 """Points from which on a thread of a map, or of sums over few terms, takes several at a time: there are threads enough,
 and loads wait together."""
+LONG_SUM: Final = 2048
 COLUMN_TERMS: Final = 64
 """Terms of a point from which on another block may share it, where points are columns of a matrix."""
 COLUMN_BLOCKS: Final = 512
 """Blocks of such a sum that keep a device busy."""
 WIDE_BLOCKS, WIDE_SHARES = 256, 256
 """So, where a thread has several points, and of these that share points, at most."""
+MOST_SHARES: Final = 64
+"""Blocks that share a point of a reduction, at most."""
 
 
 _AXES: Final = 5
@@ -168,6 +174,20 @@ def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: in
     return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
 
 
+def group_size(points: int, terms: int, along: bool = False) -> int:
+    """Threads that share one point of a reduction: 1, a warp, a block or several blocks. `along`: its terms are
+    neighbours in memory, so that a warp reads them at once."""
+    if terms < WARP or (points >= ENOUGH and not along):
+        return 1
+    if points >= ENOUGH:
+        return WARP
+    blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
+    if terms >= 4 * LONG_SUM and blocks > 1:
+        return blocks * BLOCK
+    few = points * (WARP if terms >= LONG_SUM else BLOCK) < BUSY
+    return BLOCK if few and terms >= BLOCK else WARP
+
+
 def _check_windows(w: Work, nest: l2.Nest) -> None:
     """Indices of windowed axes are 32-bit in the text."""
     for access in w.template.strided.values():
@@ -203,8 +223,9 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
 def _shared(function: str, shared: str, w: Work, nest: l2.Nest, division: Division) -> list[Call]:
     """Sums by threads alone, in `function`, and by several threads."""
     points, terms = w.extent(nest.dims, False), w.extent(nest.dims, True)
-    alike = {Division.NEIGHBOURS: along_terms, Division.ROWS: in_block}.get(division, group_size)
-    groups = np.array([alike(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
+    along = division in (Division.NEIGHBOURS, Division.ROWS)
+    groups = np.array([group_size(int(p), int(t), along) for p, t in zip(points, terms, strict=True)], np.int64)
+    groups = np.minimum(groups, BLOCK) if division is Division.ROWS else groups
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)

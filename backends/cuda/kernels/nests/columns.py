@@ -20,7 +20,7 @@ from backends.cuda.kernels.nests.lines import Beside, besides, even, held
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.nests.shared import RESIDENT, joined, walk
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import braces, code, every, form, name
+from backends.kernel_ir.expr import ONE, braces, code, every, form, name
 from backends.kernel_ir.stmt import Each, For, Kind, Leave, Let, Stmt, constants, when
 
 COLUMN_ROWS: Final = BLOCK // COLUMNS
@@ -88,10 +88,8 @@ def _wide(p: NestPrinter, x: Point, sums: Sums) -> Function | None:
     kinds = [p.k.dialect.type_name(t.type) for t in totals]
     nothing = [braces(*[p.identity(t.type)] * NEIGHBOURS) for t in totals]
     begin = [Let(t, a[name("")], n, const=False) for t, a, n in zip(kinds, of, nothing, strict=True)]
-    whole = p.k.facts.divides(NEIGHBOURS, last.extent)
-    many = code(NEIGHBOURS) if whole else form("{} % {} == 0 ? {} : 1", p.k.extent(last.extent), NEIGHBOURS, NEIGHBOURS)
-    tests = [] if whole else [form("nl_many == {}", NEIGHBOURS)]
-    tests += even(p.k, [a for a in moving if a.few], last.name, NEIGHBOURS)
+    many = form("{} % {} == 0 ? {} : 1", p.k.extent(last.extent), NEIGHBOURS, NEIGHBOURS)
+    tests = [form("nl_many == {}", NEIGHBOURS), *even(p.k, [a for a in moving if a.few], last.name, NEIGHBOURS)]
     apart, together = [*_together("nl_x", moving), terms_of], [*_together("nl_x", moving, True), terms_of]
     places = [code(f"nl_all.of[{f'{k * NEIGHBOURS} + ' if k else ''}nl_n]") for k in range(len(totals))]
     ends: list[Stmt] = [
@@ -100,8 +98,8 @@ def _wide(p: NestPrinter, x: Point, sums: Sums) -> Function | None:
         *(Let(kind, t.at, place) for kind, t, place in zip(kinds, totals, places, strict=True)),
         *sums.after,
     ]
-    lines = [constants("bool", nl_even=every(tests) or "true"), *p.points.body, *_together("nl_same", fixed), *begin]
-    lines += _walked(p, walk(p, p.k.namer.fresh("r"), together, apart if tests else None))
+    lines = [constants("bool", nl_even=every(tests) or ONE), *p.points.body, *_together("nl_same", fixed), *begin]
+    lines += _walked(p, walk(p, p.k.namer.fresh("r"), together, apart))
     lines += [*p.joining("nl_joined_columns", parts, ["nl_splits"]), *_left()]
     lines += [constants("nl_i64", nl_first_own=own), Each(_N, NEIGHBOURS, ends)]
     return _by_columns(p, lines, WIDE_RESIDENT, Division.WIDE_COLUMNS, [constants("int", nl_many=many)])

@@ -19,7 +19,6 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES
 from backends.c_family.point_nest import Point, PointNest
-from backends.cuda.kernels.nests.groups import in_block
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import Do, Each, For, If, Kind, Let, Set, Stmt, constants
 from backends.kernel_ir.tree import Call, Code, Place, Variable, nodes
@@ -125,17 +124,15 @@ def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
     """The tests that groups of `many` neighbours along the dim `last`, from a multiple of `many` on, are aligned in all
-    of these arrays; what holds in all rows is not tested."""
+    of these arrays."""
     accesses = {f.name: access for f, access in k.strided}
     found = dict[str, Code]()
     for x in arrays:
-        size = min(many * k.formal(x.formal).dtype.bytes, 16)
         tests = [form("{}<{}>({})", name("nl_is_aligned"), many, x.pointer)]
-        tests = [] if k.facts.is_aligned(x.formal, size) else tests
         for axis in accesses[x.formal].axes:
             own = last in dict(axis.terms)
             steps = [axis.const, *(c for d, c in axis.terms if d != last)] if own else [axis.stride]
-            uneven = (s for s in steps if not k.facts.divides(many, s))
+            uneven = (s for s in steps if not (isinstance(s, int) and s % many == 0))
             tests += [form("{} % {} == 0", k.extent(s), many) for s in uneven]
         found |= {t.text: t for t in tests}
     return list(found.values())
@@ -265,8 +262,8 @@ def windows_in_lines(nest: PointNest, x: Point) -> Lines | None:
 
 def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> tuple[Code | None, list[Stmt]] | None:
     """The loops over rows, of which `points` are what each does with element r, by threads that take several neighbours
-    at a time, where all is aligned and every thread of a row has some (the test, None where it holds in all rows);
-    None where it holds in no row, or neighbours are no neighbours in memory."""
+    at a time, where all is aligned and every thread of a row has some; None where neighbours are no neighbours in
+    memory."""
     if len(nest.red) != 1:
         return None
     last, found = nest.red[-1].name, list[list[Beside]]()
@@ -283,20 +280,8 @@ def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) ->
         first, by = f"{many} * nl_first", f"{many} * nl_group"
         loops.append(For(r, first, "nl_terms", inner, by, kind=Kind.ONCE))
     arrays = list({x.formal: x for x in several}.values())
-    if (wide := _all_wide(nest, many)) is False:
-        return None
-    terms = [] if wide else [form("{} % {} == 0", extent, many), form("{} >= {} * nl_group", extent, many)]
+    terms = [form("{} % {} == 0", extent, many), form("{} >= {} * nl_group", extent, many)]
     return every([*terms, *even(nest.k, arrays, last, many)]), loops
-
-
-def _all_wide(nest: PointNest, many: int) -> bool | None:
-    """Whether all rows have a multiple of `many` terms, some for every thread; None: some do, or it is not known."""
-    points, terms = (nest.k.facts.products(d.extent for d in dims) for dims in (nest.par, nest.red))
-    if points is None or terms is None:
-        return None
-    both = {(int(p), int(t)) for p, t in zip(points, terms, strict=True)}
-    found = {t % many == 0 and t >= many * in_block(p, t) for p, t in both}
-    return found.pop() if len(found) == 1 else None
 
 
 def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], term: Sequence[Stmt]) -> list[Stmt]:

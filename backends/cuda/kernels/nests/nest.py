@@ -59,20 +59,15 @@ class NestPrinter(PointNest):
         inverses = [[x for x in self.inverses.values() if x.name.text in names] for names in wanted]
         return [replace(f, ahead=(*f.ahead, *more)) for f, more in zip(made, inverses, strict=True)]
 
-    def taken(self, rest: Code, dims: Sequence[l2.Dim], short: bool) -> Code:
-        """By the inverse of the extent, which is computed ahead, before preceding kernels have ended; where flat
-        indices (times the extent) have 32 bits in all rows, without a test."""
-        d, factors = dims[-1], [x.extent for x in dims]
-        if short:
-            return super().taken(rest, dims, short)
+    def taken(self, rest: Code, d: l2.Dim, short: bool) -> Code:
+        """By the inverse of the extent, which is computed ahead, before preceding kernels have ended."""
+        if short or isinstance(d.extent, int):
+            return super().taken(rest, d, short)
         extent = self.k.extent(d.extent)
-        if isinstance(d.extent, int):
-            return call("nl_take_short" if self.k.facts.is_short(factors) else "nl_take", rest, extent)
         if d.extent not in self.inverses:
             inverse = self.k.namer.fresh(f"{d.name}_inverse")
             self.inverses[d.extent] = Let("nl_u32", inverse, call("nl_inverse", extent))
-        function = "nl_take_short" if self.k.facts.is_short([*factors, d.extent]) else "nl_take"
-        return call(function, rest, extent, self.inverses[d.extent].name)
+        return call("nl_take", rest, extent, self.inverses[d.extent].name)
 
     def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
         """Small windows, and those whose elements are read and written again, are unrolled, so that loads overlap."""

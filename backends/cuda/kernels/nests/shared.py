@@ -50,8 +50,7 @@ def walk(p: NestPrinter, r: Code, term: Sequence[Stmt], apart: Sequence[Stmt] | 
         for number, d in reversed(list(enumerate(p.red))):
             v, extent = p.vars[d.name], p.k.extent(d.extent)
             step = p.k.namer.fresh(f"{d.name}_step")
-            take = "nl_take_short" if p.k.facts.is_short([d.extent]) else "nl_take"
-            first, width = (x if number == 0 else call(take, x, extent) for x in (at, by))
+            first, width = (x if number == 0 else call("nl_take", x, extent) for x in (at, by))
             start += [Let("nl_i64", v, first, const=False), Let("nl_i64", step, width)]
             count.append(Set(v, step, "+="))
             if number > 0:
@@ -109,15 +108,13 @@ def staged(p: NestPrinter, x: Point) -> Function:
         ends = p.joining("nl_joined", sums.totals, ["nl_bits", "1"], "nl_found")
         ends += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *joined(sums.totals)]
         one = walk(p, r, sums.term)
-        if rows:
-            one = [rows[number]] if wide is None else [If("nl_wide", [rows[number]], one)]
+        one = [If("nl_wide", [rows[number]], one)] if rows else one
         lines += [*map(p.start, sums.totals), ir.Block("", [*one, If("nl_are_many(nl_group)", ends)])]
         lines += [*sums.after, If("nl_first == 0", sums.stores)]
     if x.each:
         points = For(r, "nl_first", "nl_terms", [*p.split(r, p.red), *x.each], "nl_group")
         fours = in_fours(points, p.arrays)
-        plain = [rows[-1]] if rows else fours
-        lines.append(ir.Block("", plain) if wide is None else If("nl_wide", plain, fours))
+        lines.append(If("nl_wide", [rows[-1]], fours) if rows else ir.Block("", fours))
     inner = [*p.points.body, constants("nl_i64", nl_terms=p.extent(p.red)), *lines]
     before = (
         constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
