@@ -251,7 +251,7 @@ MUTANTS = (
         "what a step makes lies in its place",
         ("compiler.passes.kernels.lower_scan:_Reserving.result",),
         _copied,
-        ("tests/unit/test_scan.py::test_nothing_is_copied_but_the_samples",),
+        ("tests/unit/test_scan.py::test_nothing_is_copied",),
     ),
     Mutant(
         "sums over many rows are taken by chunks",
@@ -689,7 +689,7 @@ MUTANTS = (
     ),
     Mutant(
         "shapes of tiles that no row has are not printed",
-        ("backends.cuda.emit.emit:numbers_of",),
+        ("backends.cuda.kernels.contract:numbers_of",),
         _always(None),
         ("tests/unit/test_cuda_emit.py",),
     ),
