@@ -188,8 +188,8 @@ def _tile_sum(node: TileSum, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDAr
     return np.array(found[node.of]).T
 
 
-def _steps_first(node: StepsFirst, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    apart = x.reshape(node.steps, -1, *x.shape[1:]) if node.back else x
+def steps_first(node: StepsFirst | Feed, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    apart = x.reshape(node.steps, -1, *x.shape[1:]) if isinstance(node, StepsFirst) and node.back else x
     return np.swapaxes(apart, 0, 1).reshape(node.out.shape)
 
 
@@ -238,7 +238,7 @@ def evaluate_graph(
             case Reindex():
                 values[node.out.name] = values[node.source].reshape(node.out.shape)
             case StepsFirst():
-                values[node.out.name] = _steps_first(node, values[node.source])
+                values[node.out.name] = steps_first(node, values[node.source])
             case Scan():
                 _scan(node, values)
             case _:

@@ -73,7 +73,7 @@ def test_a_refused_text_names_the_model_line(cc: list[str]) -> None:
     program = network(2)
     kernel = program.kernels[0]
     assert isinstance(kernel.body, Nest)
-    body = replace(kernel.body, prologue=(Assign("x", expr("decay_v * 2"), span), *kernel.body.prologue))
+    body = replace(kernel.body, prologue=(Assign("v", expr("decay_v * 2"), span), *kernel.body.prologue))
     program = replace(program, kernels=(replace(kernel, body=body), *program.kernels[1:]))
     emitted = emit(merge(program))
     broken = replace(emitted, text=emitted.text.replace("decay_v_ * 2.0f", "decay_v_ ** oops"))

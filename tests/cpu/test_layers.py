@@ -68,7 +68,6 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - dense: {name: of_b, inputs: b, units: 5}
     - add: {inputs: [of_a, of_b]}
     - dropout: {rate: 0.3}
-    - dropout: {rate: 0.3, draws: sample}
 """),
     "scaled": ((3, 4), """\
     - scale_shift: {}
@@ -83,6 +82,7 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - glu: {inputs: image, name: halves}
     - map: {both: rms_norm_2 + 0.5}
     - concat: {inputs: [both, halves], axis: 1}
+    - dropout: {rate: 0.3, draws: sample}
 """),
     "resized": ((2, 6, 5), """\
     - upsample: {factor: 2, method: linear}

@@ -29,7 +29,7 @@ from compiler.passes.tensors.decompose import decompose
 from compiler.passes.tensors.differentiate import differentiate
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.verify.graph import graph_violations
-from tests.evaluate_graph import Values, evaluate_graph
+from tests.evaluate_graph import Values, evaluate_graph, steps_first
 
 Array = npt.NDArray[Any]
 SGD = OptimizerDef("sgd", (("rate", 0.1),), (), (Set("param", Ref("param")),))
@@ -150,6 +150,8 @@ def check(image: tuple[int, ...], layers: tuple[Layer, ...], loss: str = "softma
     for graph in (nodes, gathered):
         assert graph_violations(TensorGraph("train", graph)) == []
     given = inputs_of(nodes, 7)
+    fed = {n.array: given[n.out.name] for n in nodes if isinstance(n, Feed)}
+    given |= {n.out.name: steps_first(n, fed[n.array]) for n in gathered if isinstance(n, Feed) and n.steps}
     scatter = evaluate_graph(nodes, given)
     gather = evaluate_graph(gathered, given)
     assert gradients, "something is trained"

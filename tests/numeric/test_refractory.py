@@ -48,7 +48,7 @@ def test_spikes(refractory: str, values: list[int] | None, target: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    for wrong, code in (("{while: v}", "E0306"), ("{while: v > 3, hold: [v]}", "E0103"), ("{hold: [v]}", "E0103")):
+    for wrong, code in (("{while: v}", "E0306"), ("{while: v > 3, hold: [v]}", "E0108"), ("{hold: [v]}", "E0103")):
         with pytest.raises(ModelError, match=code):
             model(wrong).simulation()
 
