@@ -2,7 +2,7 @@
 
 Groups of blocks take a few samples each through all steps. A block of a group has a power of two of the outputs of each
 product, and the part of the matrices for them in shared memory; what a step gives is read by all blocks of the group
-after they have met. Within a block, threads sum EIGHT outputs of EIGHT samples each, over a part of the terms.
+after their barrier. Within a block, threads sum EIGHT outputs of EIGHT samples each, over a part of the terms.
 
 Assumes: stages (backends/cuda/persistent/rnn_plan.py) as their outputs and panels: products that multiply the same
 values.
@@ -190,5 +190,5 @@ def _microseconds(stage: Stage, x: Arrangement, division: Division, real_bytes: 
     values = division.each * sum(p.terms for p in stage.panels) * real_bytes
     terms = sum((p.products << division.bits(stage.outs)) * p.terms for p in stage.panels)
     sums = -(-division.each // EIGHT) * EIGHT * terms * THREADS / (x.side * x.tiles * x.ways)
-    wait = cost.SPREAD_MEET_US * cost.waits(device)
+    wait = cost.SPREAD_BARRIER_US * cost.waits(device)
     return wait + values / cost.SPREAD_BYTES + sums / cost.SPREAD_TERMS * cost.works(device)

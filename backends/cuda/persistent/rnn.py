@@ -22,7 +22,7 @@ NAME: Final = "nl_chained"
 AHEAD: Final = 32
 """Threads of a block that fetch what the next stages need, beside BLOCK that sum."""
 SPARE: Final = 16
-"""Words of each of them, for what is only brought near."""
+"""Words of each of them, for what is only prefetched."""
 TILE: Final = 4
 """Samples that are summed at once."""
 TOGETHER: Final = 4
@@ -34,7 +34,7 @@ SLOTS: Final = 16
 RECORDS: Final = 3
 """Stages that are on chip at a time."""
 EXPECTED: Final = 4096
-"""Bytes of an array that a link reads of a sample, up to which they are brought near while the stage before runs."""
+"""Bytes of an array that a link reads of a sample, up to which they are prefetched while the stage before runs."""
 MOVE: Final = 16
 """Bits of a move (what a word of a record is further on in each turn) that say which word it is."""
 MATRIX: Final = np.dtype(

@@ -43,6 +43,6 @@ SPREAD: Final = np.dtype(
 )
 """nl_kept, nl_panel, nl_spread_stage and nl_spread_of of templates/spread.cu.j2."""
 SPARE: Final = 4
-"""Bytes of a thread for what is only brought near."""
+"""Bytes of a thread for what is only prefetched."""
 COUNTERS: Final = 32
 """Words between the counters of two groups."""

@@ -2,8 +2,8 @@
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables with device addresses.
 Guarantees: all size-dependent data is in the table: the matrices, of which each block keeps its rows, and stages
-(rnn_plan.py) with the rows of their links. Blocks with the same samples meet after each stage, and before the results
-of one that writes what its products multiply. The order of a sum follows from extents, samples and processors.
+(rnn_plan.py) with the rows of their links. Blocks with the same samples have a barrier after each stage, and before the
+results of one that writes what its products multiply. The order of a sum follows from extents, samples and processors.
 Does not: run a chain whose matrices do not fit: its launches then run one by one.
 """
 

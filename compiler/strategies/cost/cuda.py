@@ -127,9 +127,9 @@ LAUNCH_US, LINK_US = 3.0, 1.1
 """A launch that waits for another one; a link of a chain."""
 LAUNCH_TERMS, LINK_TERMS = 7e4, 3.5e4
 """Terms that a processor adds up in a microsecond: in a launch, in a chain."""
-SPREAD_MEET_US: Final = 4.5
-"""Of a stage of a chain that is spread over blocks: until they have met and first values are there, and its points;
-measured on an H200, as what follows (lstm of 128 and 512 units)."""
+SPREAD_BARRIER_US: Final = 4.5
+"""Of a stage of a chain that is spread over blocks: until their barrier is passed and first values are there, and its
+points; measured on an H200, as what follows (lstm of 128 and 512 units)."""
 SPREAD_BYTES, SPREAD_TERMS = 4.7e4, 1.2e5
 """Bytes of values that a block reads, and terms that it adds up, in a microsecond."""
 
