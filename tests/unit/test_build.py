@@ -695,6 +695,15 @@ def test_spans_are_outside_of_equality(tmp_path: Path) -> None:
     assert load(tmp_path, text) != replace(load(tmp_path, text), name="other")
 
 
+def test_phases_without_steps(tmp_path: Path) -> None:
+    """A file of definitions: how many steps its times are is not known."""
+    path = tmp_path / "definitions.yaml"
+    path.write_text(
+        "language: 1\nphases: {trial: {every: 5 ms, events: {start: 0 ms}}}\nneurons: {n: {state: {v: 0}}}\n"
+    )
+    assert model_violations(load_model(path)) == []
+
+
 def test_no_quantity_is_left(everything: Model) -> None:
     n = neuron(everything, "copy")
     assert refs(n.dynamics[0].rhs) == {"v_rest", "v", "drive", "tau_m"}

@@ -111,7 +111,7 @@ def build_model(
         poisson=spiking.poisson,
         drives=tuple(drives.found),
         timed=tuple(drives.timed.values()),
-        phases=c.phases,
+        phases=() if step is None else c.phases,  # without steps their times are not known, and nothing runs
         lookups=lookups,
         span=root.span,
     )
