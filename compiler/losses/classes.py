@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.expr.keys.kinds import Choice, Field, ListOf, Option, Value, entry, instead
 from compiler.ir.level1.builder import Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Measured, Rows
-from compiler.losses.rows import X0, X1, X2, chosen, mean_rows
+from compiler.losses.rows import X0, X1, X2, chosen, mean_rows, softmax_parts
 
 
 def _cross_entropy(m: Measured) -> Rows:
@@ -32,9 +30,7 @@ def _cross_entropy(m: Measured) -> Rows:
         weighed = ((classes, (last,)),)
         if 0.0 in loss.class_weights and not smoothing:
             logits = chosen(g, f"{name}.weighted", logits, of_class)
-    largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
-    exponent = Call("exp", (X0 - X1,))
-    total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
+    largest, total = softmax_parts(g, name, logits)
     operands: list[Operand] = [identity(total), identity(largest)]
     body: Expr = Call("log", (X0,)) + X1
     scalars: tuple[tuple[str, float], ...] = ()

@@ -8,7 +8,7 @@ from compiler.expr.parse import own_expr
 from compiler.ir.level1.builder import identity
 from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
 from compiler.losses.kind import Answers, LossKind, Measured, Rows
-from compiler.losses.rows import X0, X1, X2, mean_rows
+from compiler.losses.rows import X0, X1, X2, along_lists, mean_rows, rows_of
 
 
 def elementwise(
@@ -35,17 +35,14 @@ def elementwise(
 
 def _cosine(m: Measured) -> Rows:
     """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
-    g, prediction, target, name = m.g, m.prediction, m.target, m.name
-    keep = tuple(range(len(prediction.shape) - 1))
-    p, t = identity(prediction), identity(target)
-    dot = g.reduce(f"{name}.dot", X0 * X1, (p, t), prediction, keep)
-    pp = g.reduce(f"{name}.prediction", X0 * X0, (p,), prediction, keep)
-    tt = g.reduce(f"{name}.target", X0 * X0, (t,), target, keep)
+    dot = along_lists(m, "dot", X0 * X1, m.prediction, m.target)
+    pp = along_lists(m, "prediction", X0 * X0, m.prediction)
+    tt = along_lists(m, "target", X0 * X0, m.target)
     floor = Num(1e-8)
     sizes = Call("max", (Call("sqrt", (X1,)), floor)) * Call("max", (Call("sqrt", (X2,)), floor))
     body = 1.0 - X0 / sizes
-    each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
-    return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, m.rank), frozenset()
+    each = m.g.map(f"{m.name}.each", body, (identity(dot), identity(pp), identity(tt)))
+    return rows_of(m, each)
 
 
 BINARY_CROSS_ENTROPY = elementwise(

@@ -12,16 +12,10 @@ from compiler.ir.space import along
 from compiler.layers.shared.keys import LAYER_REFERENCE
 from compiler.losses.keys import MASK
 from compiler.losses.kind import Answers, LossKind, Measured, Rows
-from compiler.losses.rows import X0, X1, X2, X3, mean_rows
+from compiler.losses.rows import X0, X1, X2, X3, along_lists, rows_of
 
 _FLOOR = 1e-12
 """Of lengths, or of their squares, as in PyTorch."""
-
-
-def _along_lists(m: Measured, name: str, body: Expr, a: l1.Tensor, b: l1.Tensor) -> l1.Tensor:
-    """The sum along the last axis."""
-    keep = tuple(range(len(a.shape) - 1))
-    return m.g.reduce(f"{m.name}.{name}", body, (identity(a), identity(b)), a, keep)
 
 
 def _triplet(m: Measured) -> Rows:
@@ -30,31 +24,29 @@ def _triplet(m: Measured) -> Rows:
     a, p, n = m.prediction, m.target, m.beside["negative"]
     off = X0 - X1 + 1e-6  # as in PyTorch: equal places have a derivative
     pairs = {"near": (a, p), "far": (a, n)} | ({"other": (p, n)} if dict(m.loss.attrs)["swap"] else {})
-    squares = [_along_lists(m, name, off * off, *pair) for name, pair in pairs.items()]
+    squares = [along_lists(m, name, off * off, *pair) for name, pair in pairs.items()]
     far: Expr = Call("sqrt", (X1,))
     if len(squares) > 2:
         far = Call("min", (far, Call("sqrt", (X2,))))
     body = Call("relu", (Ref("margin") + Call("sqrt", (X0,)) - far,))
     each = m.g.map(f"{m.name}.each", body, [identity(s) for s in squares], scalars=m.loss.attrs)
-    return mean_rows(m.g, f"{m.name}.rows", X0, (identity(each),), each, m.rank), frozenset()
+    return rows_of(m, each)
 
 
 def _cosine_embedding(m: Measured) -> Rows:
     a, b = m.prediction, m.beside["other"]
-    parts = [
-        _along_lists(m, name, X0 * X1, *pair) for name, pair in {"dot": (a, b), "aa": (a, a), "bb": (b, b)}.items()
-    ]
+    parts = [along_lists(m, name, X0 * X1, *pair) for name, pair in {"dot": (a, b), "aa": (a, a), "bb": (b, b)}.items()]
     cosine = X0 / Call("sqrt", ((X1 + _FLOOR) * (X2 + _FLOOR),))
     apart = Call("relu", (cosine - Ref("margin"),))
     body = Cond(X3 > 0.0, 1.0 - cosine, apart)
     operands = (*(identity(p) for p in parts), identity(m.target))
     each = m.g.map(f"{m.name}.each", body, operands, scalars=m.loss.attrs)
-    return mean_rows(m.g, f"{m.name}.rows", X0, (identity(each),), each, m.rank), frozenset()
+    return rows_of(m, each)
 
 
 def _unit(m: Measured, name: str, x: l1.Tensor) -> l1.Tensor:
     """Places of length 1."""
-    square = _along_lists(m, f"{name}.square", X0 * X1, x, x)
+    square = along_lists(m, f"{name}.square", X0 * X1, x, x)
     body = X0 / Call("max", (Call("sqrt", (X1,)), Num(_FLOOR)))
     return m.g.map(f"{m.name}.{name}", body, (identity(x), (square, (0,))))
 
@@ -70,7 +62,7 @@ def _info_nce(m: Measured) -> Rows:
     dots = g.contract(f"{name}.dots", dims, (i, j), ((a, (i, k)), (b, (j, k))), X0 * X1)
     scaled, scalars = X0 / Ref("temperature"), (("temperature", attrs["temperature"]),)
     cosines = g.map(f"{name}.cosines", scaled, (identity(dots),), scalars=scalars)
-    parts = [g.map(f"{name}.own", scaled, (identity(_along_lists(m, "pairs", X0 * X1, a, b)),), scalars=scalars)]
+    parts = [g.map(f"{name}.own", scaled, (identity(along_lists(m, "pairs", X0 * X1, a, b)),), scalars=scalars)]
     both = (("d0", batch), ("d1", batch))
     for way, other, kept in (("choices", 1, along("d0")), ("returns", 0, along("d1")))[: 1 + bool(attrs["symmetric"])]:
         of = [(cosines, (along("d0"), along("d1"))), (m.mask, (along(f"d{other}"),))]

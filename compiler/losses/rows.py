@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Cond, Expr, Num, Ref
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, Scalars, identity
-from compiler.losses.kind import Measured
+from compiler.losses.kind import Measured, Rows
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
@@ -30,11 +30,29 @@ def first_axes(counted: l1.Tensor) -> Operand:
     return counted, tuple(range(len(counted.shape)))
 
 
+def along_lists(m: Measured, name: str, body: Expr, *tensors: l1.Tensor) -> l1.Tensor:
+    """The sum along the last axis of tensors of one shape."""
+    keep = tuple(range(len(tensors[0].shape) - 1))
+    return m.g.reduce(f"{m.name}.{name}", body, [identity(t) for t in tensors], tensors[0], keep)
+
+
+def largest_score(g: GraphBuilder, name: str, scores: l1.Tensor) -> l1.Tensor:
+    """The largest along the last axis."""
+    row = tuple(range(len(scores.shape) - 1))
+    return g.reduce(f"{name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
+
+
+def softmax_parts(g: GraphBuilder, name: str, scores: l1.Tensor) -> tuple[l1.Tensor, l1.Tensor]:
+    """Along the last axis the largest score, and the sum of the exponentials of what the scores are more than that."""
+    largest, row = largest_score(g, name, scores), tuple(range(len(scores.shape) - 1))
+    exponent = Call("exp", (X0 - X1,))
+    return largest, g.reduce(f"{name}.total", exponent, (identity(scores), (largest, row)), scores, row)
+
+
 def first_class(m: Measured) -> l1.Tensor:
     """The first class with the largest score."""
     scores, last = m.prediction, len(m.prediction.shape) - 1
-    row = tuple(range(last))
-    largest = m.g.reduce(f"{m.name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
+    row, largest = tuple(range(last)), largest_score(m.g, m.name, m.prediction)
     found = Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST))
     operands = (identity(scores), (largest, row))
     return m.g.reduce(f"{m.name}.first", found, operands, scores, row, combine="min", fill=math.inf)
@@ -58,3 +76,8 @@ def mean_rows(
     share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
     part = body * Ref("share")
     return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
+
+
+def rows_of(m: Measured, each: l1.Tensor) -> Rows:
+    """The losses of rows, of those of their elements."""
+    return mean_rows(m.g, f"{m.name}.rows", X0, (identity(each),), each, m.rank), frozenset()

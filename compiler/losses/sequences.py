@@ -22,7 +22,7 @@ from compiler.ir.space import Affine, along
 from compiler.layers.shared.keys import LAYER_REFERENCE
 from compiler.losses.keys import LOGITS, MASK, TARGET
 from compiler.losses.kind import Answers, LossKind, Measured, MetricKind, Parts, Rows, Sums
-from compiler.losses.rows import X0, X1, X2, X3, first_class
+from compiler.losses.rows import X0, X1, X2, X3, first_class, softmax_parts
 
 NEVER: Final = -1e30
 """The logarithm of the probability of what cannot be: finite, so that differences from it are numbers."""
@@ -73,13 +73,11 @@ def _chances(m: Measured, label: l1.Tensor) -> tuple[l1.Tensor, l1.Tensor]:
     """The logarithm of the probability of each state's class in each step, and what is a constant to autodiff."""
     g, name, logits, row = m.g, m.name, m.prediction, (0, 1)
     batch, steps, classes = logits.shape
-    largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
-    operands: tuple[Operand, ...] = (identity(logits), (largest, row))
-    total = g.reduce(f"{name}.total", Call("exp", (X0 - X1,)), operands, logits, row)
+    largest, total = softmax_parts(g, name, logits)
     dims = (("n", batch), ("t", steps), ("s", label.shape[1]), ("c", classes))
     chosen = Cond(X1.eq(Ref("c")), X0, Num(0.0))
     scores = g.contract(f"{name}.scores", dims, (N, T, S), ((logits, (N, T, C)), (label, (N, S))), chosen)
-    operands = (identity(scores), (largest, row), (total, row))
+    operands: tuple[Operand, ...] = (identity(scores), (largest, row), (total, row))
     return g.map(f"{name}.chances", X0 - X1 - Call("log", (X2,)), operands), largest
 
 
