@@ -82,6 +82,13 @@ def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) ->
     return replace(loss, mask=mask.text, ignore=number)
 
 
+def _not_integers(what: str, given: Scalar, shape: str, built: Built, c: Context) -> None:
+    """E0501: a network input is not `what` it has to be: integers of this shape."""
+    related = (Related("the input is declared here", built.inputs[given.text].span),)
+    help = f"declare it with `{{shape: {shape}, dtype: int32}}`"
+    c.sink.error("E0501", f"{what}, but `{given.text}` is not", given.span, help, related)
+
+
 def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs[target.text]
@@ -100,9 +107,7 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
         return False
     if declared.dtype != "int32" or wanted != shape[:-1]:
         what = "the class's number" if len(shape) == 1 else "a class's number at each place"
-        message = f"the target of `{kind.name}` is {what}, but `{target.text}` is not"
-        help = f"declare it with `{{shape: {shown(shape[:-1])}, dtype: int32}}`"
-        c.sink.error("E0501", message, target.span, help, related)
+        _not_integers(f"the target of `{kind.name}` is {what}", target, shown(shape[:-1]), built, c)
         return False
     return True
 
@@ -116,10 +121,8 @@ def _labels_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bu
         c.sink.error("E0501", message + shown(shape), prediction.span, "its shape is `[steps, classes]`")
         return False
     if declared.dtype != "int32" or len(wanted) != 1:
-        related = (Related("the input is declared here", declared.span),)
-        message = f"the target of `{kind.name}` is a list of classes' numbers, but `{target.text}` is not"
-        help = f"declare it with `{{shape: [{wanted[0] if len(wanted) == 1 else 10}], dtype: int32}}`"
-        c.sink.error("E0501", message, target.span, help, related)
+        what = f"the target of `{kind.name}` is a list of classes' numbers"
+        _not_integers(what, target, f"[{wanted[0] if len(wanted) == 1 else 10}]", built, c)
         return False
     return True
 
@@ -166,9 +169,7 @@ def _with_lengths(
             continue
         declared = built.inputs[given.text]
         if built.shapes[given.text] not in ((), None) or declared.dtype != "int32":
-            message = f"`{key}` is one whole number for each sample, but `{given.text}` is not"
-            related = (Related("the input is declared here", declared.span),)
-            c.sink.error("E0501", message, given.span, "declare it with `{shape: [], dtype: int32}`", related)
+            _not_integers(f"`{key}` is one whole number for each sample", given, "[]", built, c)
         found[key] = given.text
     blank, of_classes = r.get("blank"), dict(loss.attrs)["blank"] < shape[-1]
     if blank is not None and not of_classes:
