@@ -202,9 +202,10 @@ def cudnn(name: str, exchanged: bool) -> None:
                     run, check = make()
                     y = plain[direction]()
                     wrong = float((check(run()) - y).norm() / y.norm())
-                    if wrong > 1e-4:
-                        raise AssertionError(f"{direction} {number}: {wrong}")
                     del y
+                    if wrong > 1e-4:  # no sum of float32 products: cuDNN takes such algorithms on some devices
+                        print(name, direction, number, f"error {wrong:.1e}, not counted", file=sys.stderr)
+                        continue
                     result[direction][f"other {number}"] = timed(torch, run, 3)
                     print(json.dumps(result), flush=True)
                 except RuntimeError as e:  # no memory for its workspace

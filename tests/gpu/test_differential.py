@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from netloom import run
 from tests.property.random_layers import data, layer_model
@@ -42,14 +41,18 @@ def test_mixed(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_layers_in_another_order(seed: int, tmp_path: Path) -> None:
-    """As float64 rounds: gradients that are 0 but for rounding make steps of some optimizers that are not small, in
-    weights that change no loss."""
-    path = tmp_path / "model.yaml"
-    path.write_text(layer_model(seed, "fast").replace("precision: float32", "precision: float64"))
+    """As float64 rounds, or as far apart as two orders on the CPU are: a few networks amplify rounding (the sign of a
+    mean that is 0, the size of a gradient that is 0 in optimizers that divide by it)."""
     np.savez(tmp_path / "data.npz", **data(seed))
-    found = [run(path, target, out=tmp_path / target, build_dir=tmp_path / "build") for target in TARGETS]
-    ours, theirs = (dict(x.metrics) for x in found)
+
+    def metrics(order: str, target: str) -> dict[str, float]:
+        path = tmp_path / f"{order}.yaml"
+        path.write_text(layer_model(seed, order).replace("precision: float32", "precision: float64"))
+        result = run(path, target, out=tmp_path / f"{order}-{target}", build_dir=tmp_path / "build")
+        return dict(result.metrics)
+
+    ours, theirs, ordered = metrics("fast", "cuda"), metrics("fast", "cpu"), metrics("bitwise", "cpu")
     assert ours.keys() == theirs.keys()
-    assert all(ours[k] == pytest.approx(theirs[k], rel=1e-8, abs=1e-10) for k in ours), (ours, theirs)
-    weights = [load_file(x.folder / "weights.safetensors") for x in found]
-    assert weights[0].keys() == weights[1].keys()
+    for name, value in theirs.items():
+        apart = max(1e-10, 1e-8 * abs(value), 10 * abs(value - ordered[name]))
+        assert ours[name] == pytest.approx(value, rel=0, abs=apart), name
