@@ -190,7 +190,9 @@ class NestBuilder:
         return Point(start, made, each)
 
     def serial(self, x: Point) -> tuple[list[Stmt], list[Stmt]]:
-        """The first sums of a point by one thread, in order, and what follows them."""
+        """The first sums of a point by one thread, in order, and what follows them; a map as it is."""
+        if not x.sums:
+            return [*x.start], []
         (first, lines), others = self.terms(x.sums[0]), x.sums[1:]
         end = [*first.after, *first.stores]
         for sums in others:

@@ -41,6 +41,4 @@ class NestPrinter(PointNest):
 def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The statements of one work item, for the row whose columns are loaded."""
     p = NestPrinter(k, nest)
-    x = p.built()
-    point = x.start if nest.combine is None else [line for lines in p.serial(x) for line in lines]
-    return [replace(p.points, body=[*p.points.body, *point])]
+    return [replace(p.points, body=[*p.points.body, *(x for part in p.serial(p.built()) for x in part)])]

@@ -19,12 +19,12 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import is_real
-from backends.c_family.point_nest import Total, read_in_terms
+from backends.c_family.point_nest import read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.lanes import in_lanes, placed
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, cond, every, form, total
-from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style, rewritten
+from backends.kernel_ir.stmt import For, If, Kind, Let, Stmt, Style, rewritten
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Ref
 
@@ -111,23 +111,17 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     (built,) = p.built().sums
     totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in built.totals]
 
-    def declared(x: Total) -> list[Stmt]:
-        start = Set(x.at[column - first], p.identity(x.type, x.combine))
-        return [Let(p.k.dialect.type_name(x.type), x.at[COLUMNS]), For(column, first, end, [start], style=Style.BESIDE)]
-
-    def each(s: Stmt) -> Stmt:
-        return For(column, first, end, [s], kind=Kind.POINTS, style=Style.NEXT)
-
     held = [replace(x, at=sums) for x, sums, _ in totals]
-    blocks = p.in_blocks(held, declared, lambda x: x[column - first], each)
+    over = For(column, first, end, (), style=Style.BESIDE)
+    each = replace(over, kind=Kind.POINTS, style=Style.NEXT)
+    declared, blocks = p.apart(held, COLUMNS, column - first, over, each, zeros=False)
     inner = p.over_terms(_terms(p, built.at([x.at for x in blocks.totals]).term, first, end), blocks)
     own = [Let(kind, x.at, sums[column - first], const=False) for x, sums, kind in totals]
     last = [*own, *built.after]
     lines: list[Stmt] = [
         For(first, 0, extent, [
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
-            *(line for x in held for line in declared(x)),
-            *blocks.start,
+            *declared,
             *inner,
             For(column, first, end, last, kind=Kind.POINTS),
         ], COLUMNS),

@@ -9,20 +9,30 @@ Does not: collapse, tile or reorder dims (lowering and strategies do).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import backends.c_family.cprint as cprint
 import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import Addresses
-from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Sums, Total, read_in_terms, rewritten
+from backends.c_family.point_nest import (
+    IDENTITY,
+    Constants,
+    InBlocks,
+    NestBuilder,
+    Point,
+    Sums,
+    Total,
+    read_in_terms,
+    rewritten,
+)
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
-from backends.kernel_ir.expr import Operand, braces, call, cast, code, cond, every, form, total
+from backends.cpu.kernels.over_lanes import over_lanes
+from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
-from backends.kernel_ir.tree import Code, Index, Number, nodes
+from backends.kernel_ir.tree import Code, Index, Number, Place, nodes
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -53,8 +63,6 @@ class NestPrinter(NestBuilder):
         self.alike: dict[tuple[int, Code | None, tuple[l2.Axis, ...]], Guard] = {}
         """Those that arrays share, by their level, the flag before, and axes but for strides."""
         self.constants: list[Stmt] = []
-        self.bases: dict[str, Code] = {}
-        """Of formals whose lanes are neighbours in memory: where the first one is."""
         self.nest = self._without_constants(nest)
         self.addresses = Addresses(self.name)
         self.elements = self._elements()
@@ -98,11 +106,6 @@ class NestPrinter(NestBuilder):
         """A dim, a column or a local of the prologue inside an index."""
         return self.scope[n].code if n in self.scope else self.k.namer(n)
 
-    @property
-    def lane_var(self) -> Code:
-        assert self.lane is not None
-        return self.vars[self.lane.name]
-
     def _axis_level(self, terms: Iterable[tuple[str, int]]) -> int | None:
         """The loop level at which an index is computable; None when it needs a local of the prologue."""
         level = -1
@@ -130,11 +133,8 @@ class NestPrinter(NestBuilder):
             locals |= zip(here.values(), own, strict=True)
         parts = [at.scaled(locals[a], a) if a in locals else at.part(a) for a in access.axes]
         late = [test for a in access.axes if a not in locals for test in (at.divides(a), at.within(a))]
-        if self.lane and access.axes[1:] and access.axes[-1] == l2.Axis(((self.lane.name, 1),)):
-            self.bases[f.name] = total(parts[:-1])
-        return cprint.Element(
-            self.k.pointers[f.name][total(parts)], f.dtype, f.mode, every([before, *late]), self.nest.fill
-        )
+        place = Place(self.k.pointers[f.name], total(parts), f.name)
+        return cprint.Element(place, f.dtype, f.mode, every([before, *late]), self.nest.fill)
 
     def _guard(self, formal: str, level: int, before: Code | None, axes: Mapping[int, l2.Axis]) -> Guard:
         """Computes at a level whether these axes of an array are inside, if those `before` are."""
@@ -155,17 +155,13 @@ class NestPrinter(NestBuilder):
         return [self.over(dim, inner, _KINDS[dim.kind], Style.NEXT if _one_statement(inner) else Style.BRACES)]
 
     def lines(self) -> list[Stmt]:
-        n = self.nest
+        n, lane = self.nest, self.lane
         if [d.kind for d in n.dims] == [l2.DimKind.PAR] and n.combine is None:
             chunks = self._in_chunks()
             if chunks is not None:
                 return chunks
-        if self.lane is not None:
-            inner = self._lane_point()
-        elif n.combine is not None:
-            inner = [line for lines in self.serial(self.built()) for line in lines]
-        else:
-            inner = self.mapped()
+        point = self.built()
+        inner = [x for part in self.serial(point) for x in part] if lane is None else self._in_lanes(point, lane)
         for dim in reversed(self.par):
             inner = self.loop(dim, inner)
         return inner
@@ -216,12 +212,20 @@ class NestPrinter(NestBuilder):
 
     # ----------------------------------------------------------------------------------- reductions
 
-    def _filled(self, total: Total, extent: Operand, each: Callable[[Stmt], Stmt], at: Code) -> list[Stmt]:
-        """An array of accumulators at their initial value; `each`: the loop over them, in which `at` counts them."""
-        kind, held = self.k.dialect.type_name(total.type), total.at[code(extent)]
-        if self.nest.combine == "add":
-            return [Let(kind, held, braces(0), const=False)]
-        return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
+    def apart(
+        self, totals: Sequence[Total], extent: Operand, at: Code, fill: For, each: For, by: int = 1, zeros: bool = True
+    ) -> tuple[list[Stmt], InBlocks]:
+        """Arrays of accumulators, of which element `at` is that of a part: their declarations, and how the parts are
+        added up. `fill`, `each`: loops over the parts, without a body; `zeros`: all of an array is filled at once."""
+
+        def declared(x: Total) -> list[Stmt]:
+            kind, held = self.k.dialect.type_name(x.type), x.at[code(extent)]
+            if zeros and x.combine == "add":
+                return [Let(kind, held, braces(0), const=False)]
+            return [Let(kind, held), replace(fill, body=[Set(x.at[at], self.identity(x.type, x.combine))])]
+
+        blocks = self.in_blocks(totals, declared, lambda x: x[at], lambda s: replace(each, body=[s]), by)
+        return [*(line for x in totals for line in declared(x)), *blocks.start], blocks
 
     def terms(self, sums: Sums) -> tuple[Sums, list[Stmt]]:
         if self.contiguous() and all(cprint.is_real(x.type) for x in sums.totals):
@@ -249,17 +253,9 @@ class NestPrinter(NestBuilder):
         held = [replace(x, at=k.namer.fresh("part")) for x in sums.totals]
         v, extent, whole = self.vars[last.name], k.extent(last.extent), last.extent == parts
         at, first = v if whole else k.namer.fresh("u"), k.namer.fresh("first")
-
-        def each(end: Code, statement: Stmt) -> Stmt:
-            return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
-
-        def declared(x: Total) -> list[Stmt]:
-            return self._filled(x, parts, lambda s: each(code(parts), s), at)
-
-        def carried(statement: Stmt) -> Stmt:
-            return For(at, 0, parts, [statement], kind=Kind.KEPT, style=Style.NEXT)
-
-        blocks = self.in_blocks(held, declared, lambda x: x[at], carried, parts)
+        fill = For(at, 0, parts, (), type="int", style=Style.BESIDE)
+        carried = For(at, 0, parts, (), kind=Kind.KEPT, style=Style.NEXT)
+        lines, blocks = self.apart(held, parts, at, fill, carried, parts)
         term = sums.at([x.at for x in blocks.totals]).term
 
         def run(count: Code) -> Stmt:
@@ -279,10 +275,9 @@ class NestPrinter(NestBuilder):
         inner = self.over_terms(inner, blocks, self.red[:-1])
         half = k.namer.fresh("half")
         style = Style.NEXT if len(held) == 1 else Style.BRACES
-        joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
+        joined = [replace(fill, end=half, body=[self.combined(x.at[at], x.at[at + half], x.type)]) for x in held]
         return sums.at([x.at[0] for x in held]), [
-            *(line for x in held for line in declared(x)),
-            *blocks.start,
+            *lines,
             *inner,
             For(half, parts // 2, None, joined, 2, "int", test=half > 0, op="/=", style=style),
         ]
@@ -305,80 +300,24 @@ class NestPrinter(NestBuilder):
 
     # ---------------------------------------------------------------------------------------- lanes
 
-    def _varies(self, name: str) -> bool:
-        """Whether the element of formal `name` may differ from lane to lane."""
-        assert self.lane is not None
-        f = self.k.formal(name)
-        assert isinstance(f.access, l2.Strided)
-        return any(dim == self.lane.name or dim not in self.scope for dim in f.access.dims)
+    def _in_lanes(self, x: Point, lane: l2.Dim) -> list[Stmt]:
+        """A point for all lanes, each with accumulators of its own."""
+        at, many = self.vars[lane.name], lane.extent
+        varying = {let.name.text for lets in self.guards.get(at.text, ()) for let in lets}
+        assert isinstance(many, int)
 
-    def _body(self, scope: dict[str, cprint.Symbol]) -> cprint.Body:
-        """One that shares its scope with what follows."""
-        return cprint.Body(self.k.dialect, scope, self.elements, self.k.namer)
+        def section(statements: Sequence[Stmt], fill: float | None = None) -> list[Stmt]:
+            before, inner = over_lanes(self.k, statements, at, many, varying, fill)
+            return [*before, *self.loop(lane, inner)]
 
-    def _lane_section(self, inner: Sequence[Stmt]) -> list[Stmt]:
-        """One loop over the lanes."""
-        assert self.lane is not None
-        return self.loop(self.lane, inner)
+        if not x.sums:
+            return section(x.start)
+        (sums,) = x.sums
 
-    def _lane_loads(self, names: set[str], scope: dict[str, cprint.Symbol]) -> list[Stmt]:
-        """Loads that are uniform over the lanes, before the loop over the lanes."""
-        shared = {
-            n
-            for n in names
-            if n in self.elements and n not in scope and self.elements[n].mode is l2.Mode.READ and not self._varies(n)
-        }
-        return self._body(scope).load(shared)
-
-    def _lane_point(self) -> list[Stmt]:
-        n = self.nest
-        assert self.lane is not None
-        if n.combine is None:
-            statements = (*n.prologue, *n.epilogue)
-            scope = dict(self.scope)
-            before = self._lane_loads(cprint.statement_refs(statements), scope)
-            return [*before, *self._lane_section(self._body(scope).finish(statements))]
-        scope = dict(self.scope)
-        lane, totals = self.lane, self.totals(scope)
-
-        def declared(x: Total) -> list[Stmt]:
-            fill = partial(self.over, lane, kind=Kind.KEPT, style=Style.BESIDE)
-            return self._filled(x, lane.extent, lambda s: fill([s]), self.lane_var)
-
-        each = partial(self.over, lane, kind=Kind.LANE, style=Style.NEXT)
-        blocks = self.in_blocks(totals, declared, lambda x: x[self.lane_var], lambda s: each([s]))
-        lines = [*(line for x in totals for line in declared(x)), *blocks.start]
-        totals = [replace(x, at=x.at[self.lane_var]) for x in totals]
-        inside = dict(scope)
-        before = self._lane_loads(read_in_terms(n), inside)
-        pointers, elements = self._lane_pointers(read_in_terms(n))
-        saved, self.elements = self.elements, {**self.elements, **elements}
-        inner = [*before, *pointers, *self._lane_section(self.summed(inside, blocks.totals))]
-        self.elements = saved
-        lines += self.over_terms(inner, blocks)
-        for x in totals:
-            scope |= x.symbol
-        lines += self._lane_loads(cprint.statement_refs(n.epilogue), scope)
-        return [*lines, *self._lane_section(self._body(scope).finish(n.epilogue))]
-
-    def _lane_pointers(self, names: set[str]) -> tuple[list[Stmt], Mapping[str, cprint.Element]]:
-        """Guarded reads whose guard is uniform over the lanes: a pointer to the lanes or to the fill value."""
-        assert self.lane is not None
-        lines: list[Stmt] = []
-        found: dict[str, cprint.Element] = {}
-        for n, e in self.elements.items():
-            if n not in names & self.bases.keys() or e.inside is None or e.mode is not l2.Mode.READ:
-                continue
-            at, fill = self.k.namer.beside(n, "lanes"), self.k.namer.fresh("fill")
-            t = self.k.dialect.type_name(e.type)
-            value = cprint.literal(e.fill, e.type)
-            values = [value] * (int(self.lane.extent) if e.fill != 0 else 1)
-            lines += [
-                Let(f"static const {t}", fill[code(self.lane.extent)], braces(*values), const=False),
-                Let(f"const {t} *const", at, cond(e.inside, total([self.k.pointers[n], self.bases[n]]), fill), False),
-            ]
-            found[n] = cprint.Element(at[self.lane_var], e.type, e.mode)
-        return lines, found
+        fill = self.over(lane, (), Kind.KEPT, Style.BESIDE)
+        lines, blocks = self.apart(sums.totals, many, at, fill, self.over(lane, (), Kind.LANE, Style.NEXT))
+        term = section(sums.at([x.at for x in blocks.totals]).term, self.nest.fill)
+        return [*lines, *self.over_terms(term, blocks), *section(sums.at([x.at[at] for x in sums.totals]).after)]
 
 
 def _one_statement(statements: Sequence[Stmt]) -> bool:
