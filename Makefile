@@ -72,6 +72,7 @@ lint: $(DEV_STAMP) ## Check style (ruff), formatting (ruff format) and types (my
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd benchmarks && MYPYPATH=..:peers ../$(BIN)/mypy --allow-subclassing-any *.py
 
 .PHONY: format
 format: $(DEV_STAMP) ## Format the code and fix what ruff can fix

@@ -108,7 +108,7 @@ def program(found: list[Problem], backend: CudaBackend) -> Any:
         for c in p.candidates:
             graphs.append(TensorGraph(p.phase(c), (*inputs, p.node)))
             problem = problem_digest(p.node, p.tensors, 0, 4, Order.REPRODUCIBLE.value)
-            pins[path_of(p.phase(c), p.node.out.name)] = Pin(problem, identity(c), "measuring", 0.0)
+            pins[path_of(p.phase(c), p.node.out)] = Pin(problem, identity(c), "measuring", 0.0)
     capabilities = permitted(backend.capabilities, Numerics())
     lower_tensors(builder, tuple(graphs), DataSet({}, {}, NOWHERE), capabilities, pins)
     return merge(builder.finish())
@@ -181,7 +181,7 @@ def cudnn(name: str, exchanged: bool) -> None:
         y = torch.ops.aten.convolution_backward(d, x, w, None, [1, 1], list(padding), [1, 1], False, [0, 0], 1, mask)
         return y[which]
 
-    plain = {
+    plain: dict[str, Callable[[], Any]] = {
         "forward": lambda: f.conv2d(x, w),
         "input": lambda: back(d, x, w, (0, 0), 0),
         "weights": lambda: back(d, x, w, (0, 0), 1),
@@ -270,7 +270,7 @@ def timed(torch: Any, run: Callable[[], Any], rounds: int = 7) -> float:
             run()
         end.record()
         torch.cuda.synchronize()
-        taken.append(1e3 * start.elapsed_time(end) / 3)
+        taken.append(float(1e3 * start.elapsed_time(end) / 3))
     return median(taken)
 
 

@@ -39,7 +39,8 @@ from compiler.strategies import GROUPS
 from compiler.strategies.choice import Choice, product
 from compiler.strategies.pins import problem_digest
 from compiler.strategies.variants import identity
-from compiler.tune.measure import Site, alone, phase_of
+from compiler.tune.measure import alone, phase_of
+from compiler.tune.sites import Site
 
 BATCH = 32
 BURST, AT_ONCE = 0.005, 10
@@ -102,7 +103,7 @@ def candidates(node: l1.Contract, tensors: dict[str, l1.Tensor], every: bool) ->
 def measured(node: l1.Contract, tensors: dict[str, l1.Tensor], every: bool) -> dict[str, tuple[float, float]]:
     """Microseconds and relative error (Frobenius; of the first rows) by way. A program has the ways of one strategy: of
     all together a tuner leaves some out."""
-    found = {}
+    found: dict[str, tuple[float, float]] = {}
     for name, ways in groupby(candidates(node, tensors, every), key=lambda w: w.strategy):
         found |= by_strategy(node, tensors, name, tuple(ways))
     return found
@@ -141,7 +142,7 @@ def bursts(timed: Callable[[int], float], once: float) -> float:
     steps = max(1, round(BURST / once / AT_ONCE)) * AT_ONCE
     times = []
     for _ in range(5):
-        time.sleep(20 * BURST)
+        time.sleep(4 * BURST)
         times.append(timed(steps) / steps)
     return statistics.median(times)
 
@@ -298,8 +299,8 @@ def products(every: bool) -> dict[str, Any]:
                 found[f"{text}, {kind}: {way}"] = us
                 rows.append([f"{text}, {kind} arrays: {way}", us, operations / us / 1e6, f"{error:.1e}"])
         for kind in ("float32", "tf32", "bf16"):
-            if (us := peers.get(f"{text} {kind}")) is not None:
-                rows.append([f"{text}: PyTorch, {kind}", us, operations / us / 1e6, ""])
+            if (theirs := peers.get(f"{text} {kind}")) is not None:
+                rows.append([f"{text}: PyTorch, {kind}", theirs, operations / theirs / 1e6, ""])
     table(["product", "us", "TFLOP/s", "relative error"], rows)
     return {"netloom": found, "torch": peers}
 

@@ -80,7 +80,7 @@ def bench(which: str, batch: int, values: dict[str, str], folder: Path) -> None:
     feeds = {i.name: rng.random((batch, *i.shape)).astype(np.float32) for i in prediction.inputs}
     found = predictor(feeds)
     for a, c in zip(found.values(), session.run(None, feeds), strict=True):
-        np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-3 * float(np.abs(c).max()))
+        np.testing.assert_allclose(np.asarray(a, float), c, rtol=1e-3, atol=1e-3 * float(np.abs(c).max()))
     for item in prediction.inputs:
         predictor.instance.write(data_name(item.name), feeds[item.name].reshape(-1))
     predictor.instance.write(ORDER, np.arange(batch, dtype=np.int32))
@@ -94,7 +94,7 @@ def bench(which: str, batch: int, values: dict[str, str], folder: Path) -> None:
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*feeds.values(), *outs)]
         assert function(*pointers) == 0
         for a, b in zip(found.values(), outs, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), rtol=1e-4, atol=1e-5)
         calls["standalone C"] = lambda: function(*pointers)
     times = measure(calls)
     base = times["onnxruntime"][0]

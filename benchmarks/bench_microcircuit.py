@@ -97,7 +97,7 @@ def prepare_brian2(
 
     shutil.rmtree(folder, ignore_errors=True)
     script = HERE / "peers" / "microcircuit_brian2.py"
-    command = [python, script, folder, str(seconds), str(scale)]
+    command: list[str | Path] = [python, script, folder, str(seconds), str(scale)]
     built = json.loads(execute(command).output.splitlines()[-1])
     first = np.concatenate([[0], np.cumsum(net.sizes(scale))])
 

@@ -41,5 +41,6 @@ def weights_of(model: Path) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     plain = Capabilities("cpu", 0, True, frozenset())
     wanted = learned((lower_predict(load_model(model), plain, 1).graph,))
-    found = {n: rng.normal(0, 1 / max(np.prod(s[1:]), 1) ** 0.5, s).astype(np.float32) for n, s in wanted.items()}
+    spread = {n: 1 / max(float(np.prod(s[1:])), 1) ** 0.5 for n, s in wanted.items()}
+    found = {n: rng.normal(0, spread[n], s).astype(np.float32) for n, s in wanted.items()}
     return {n: np.abs(v) + 0.5 if n.endswith("running_var") else v for n, v in found.items()}
