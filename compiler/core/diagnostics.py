@@ -122,11 +122,11 @@ class NetloomError(Exception):
 
 
 class ModelError(NetloomError):
-    """Raised when a stage cannot go on; carries every diagnostic collected so far. `str` is what the command line
+    """Raised when a stage cannot go on; carries every diagnostic collected so far, once. `str` is what the command line
     prints."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(dict.fromkeys(diagnostics))  # of each user of a definition
         super().__init__(self.diagnostics)
 
     def __str__(self) -> str:

@@ -148,7 +148,7 @@ class _Checker:
         if op in ast.COMPARISONS:
             self.comparison(e)
             return Kind.BOOL
-        if op == "*" and isinstance(b, ast.Ref) and (help := self.product_with_unit(a, b.name)) is not None:
+        if op in "*/" and isinstance(b, ast.Ref) and (help := self.product_with_unit(a, op, b.name)) is not None:
             self.sink.error("E0302", f"unknown name `{b.name}`", b.span, help)
             return None
         left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
@@ -174,10 +174,12 @@ class _Checker:
         self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
         return None
 
-    def product_with_unit(self, number: ast.Expr, unit: str) -> str | None:
-        """What to write instead of `20 * ms`, as other simulators have it; None for any other product."""
+    def product_with_unit(self, number: ast.Expr, op: str, unit: str) -> str | None:
+        """What to write instead of `20 * ms` and `2 / ms`, as other simulators have it; None for what has no unit."""
         if unit in self.env or unit in CONSTANTS or unit not in UNITS:
             return None
+        if op == "/":
+            return f"`{unit}` is a unit: divide by a quantity, `/ (1 {unit})`"
         value, sign = (number.operand, "-") if isinstance(number, ast.Unary) and number.op == "-" else (number, "")
         if not isinstance(value, ast.Num):
             return f"`{unit}` is a unit: multiply by a quantity, `1 {unit}`"

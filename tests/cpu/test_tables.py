@@ -85,6 +85,12 @@ def test_rows_at_round_times() -> None:
     assert list(found) == ["time", "v"] and found["time"].tolist() == [4.0 * k for k in range(1, 51)]
 
 
+def test_a_sum_over_no_synapses_is_zero() -> None:
+    none = MODEL.replace("EXTRA", "").replace("connect: {all_to_all: {}}", "connect: {fixed_probability: {p: 0}}")
+    found = netloom.load(none.replace("mean(p.w)", "sum(p.w)")).run(duration="10 ms").table("learning")
+    assert found["w"].tolist() == [0.0]
+
+
 def test_time_zero_is_the_end_of_the_warmup() -> None:
     found = model(", warmup: 25 ms").run(duration="40 ms").table("learning")
     assert found["time"].tolist() == [5, 15, 25, 35] or found["time"].tolist() == [10, 20, 30, 40]

@@ -72,7 +72,7 @@ def test_kinds(text: str, kind: Kind) -> None:
             "E0302",
             "ms",
             "unknown name `ms`",
-            "`ms` is a unit: a number stands before it, `1 ms`",
+            "`ms` is a unit: divide by a quantity, `/ (1 ms)`",
         ),
         ("exp + 1", "E0302", "exp", "unknown name `exp`", "`exp` is a function: write `exp(...)`"),
         ("sqr(v)", "E0303", "sqr(v)", "unknown function `sqr`", "did you mean `sqrt`?"),

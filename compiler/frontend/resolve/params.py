@@ -8,6 +8,7 @@ Does not: substitute values in the tree, where parameters remain names.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping as Settings
 
 from compiler.core.diagnostics import Sink, did_you_mean
@@ -58,6 +59,8 @@ def resolve_param(
     written: Node | None = block if fields is None else fields.get("value")
     kind = _kind(fields, written)
     nothing = ParamValue(name, kind, 0, span=key.span)
+    if keyword.iskeyword(name):
+        sink.error("E0107", f"`{name}` is a word of the expression language and cannot name a parameter", key.span)
     if written is None:
         sink.error("E0103", f"parameter `{name}` lacks a `value`", key.span)
         return nothing

@@ -50,7 +50,9 @@ class Reader:
         owners = measure.populations or (None,)
         parts = [self._values(measure, owner, instance) for owner in owners]
         values = np.concatenate([np.atleast_1d(np.asarray(p, np.float64)) for p in parts])
-        return float(_REDUCE[measure.op](values)) if len(values) else float("nan")
+        if not len(values):
+            return 0.0 if measure.op == "sum" else float("nan")
+        return float(_REDUCE[measure.op](values))
 
     def _values(self, measure: l0.Measure, population: str | None, instance: Instance) -> Any:
         names = sorted(refs(measure.value))

@@ -211,7 +211,8 @@ def build_dynamics(d: Draft, scope: scopes.Scope) -> tuple[l0.Ode, ...]:
             not_a_state(d, name, entry.key.span, "has no derivative")
             continue
         dimension = d.states[name]
-        wanted = scopes.Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, d.no_random)
+        why = d.no_random if d.noun == "synapse" else f"{d.no_random}; white noise is `xi`"
+        wanted = scopes.Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, why)
         found = d.check(entry.value, scope, wanted)
         if found is not None:
             out.append(l0.Ode(name, found.expr, entry.value.span))

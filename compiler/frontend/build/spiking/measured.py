@@ -119,7 +119,8 @@ def _measure(
     if unknown is not None:
         owner = owners.split(unknown)[0]
         own = [n for n in owners.dimensions if owners.split(n)[0] == owner]
-        help = did_you_mean(unknown, owners.dimensions) or (allowed("there are", own) if own else None)
+        none = "states of neurons and synapses are read; a state that is 1 counts them"
+        help = did_you_mean(unknown, owners.dimensions) or (allowed("there are", own) if own else none)
         c.sink.error("E0302", f"unknown name `{unknown}`", e.span if e.span is not node.span else node.span, help)
         return None
     several = sorted({owners.split(n)[0] for n in read})

@@ -104,7 +104,8 @@ class Pools:
         before = len(c.sink.items)
         update = build_actions(self.d, listed(block.get("update")), inner, targets, dotted)
         reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
-        explain(c.sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())})
+        helps = {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())}
+        explain(c.sink, before, {**helps, "self.n": "count the neurons: `reduce: {n: sum(1)}`"})
         self.defs.append(l0.PoolDef(scope_name, tuple(reductions), states, update, (), at))
         self.inner[scope_name] = (inner, targets, dotted)
         return scope

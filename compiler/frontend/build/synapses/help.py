@@ -17,7 +17,8 @@ from compiler.frontend.build.synapses.statements import SynapseDraft
 
 _SUFFIXED = re.compile(r"unknown name `(\w+?)_(pre|post)`")
 _UNKNOWN = re.compile(r"unknown name `(pre|post)\.([\w.]+)`")
-_AUGMENTED = re.compile(r"`(\w+?)_(pre|post)` has no value yet")
+_AUGMENTED = re.compile(r"`(\w+?)(?:_(pre|post))?` has no value yet")
+_BARE = re.compile(r"unknown name `(\w+)`")
 _WITHOUT_UNIT = re.compile(r"what is delivered.* is .*\[(\S+)\], but .* is a number without a unit")
 
 
@@ -63,10 +64,12 @@ def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
         return replace(found, help=f"write `{end}.{name}` for a variable of the {side_of(end)} neuron")
     augmented = _AUGMENTED.match(found.message)
     if augmented is not None:
-        what = f"`deliver(..., {augmented[2]}.{augmented[1]})`"
-        return replace(found, help=f"to add to an input of the {side_of(augmented[2])} neuron, write {what}")
+        end = augmented[2] or "post"
+        what = f"`deliver(..., {end}.{augmented[1]})`"
+        return replace(found, help=f"to add to an input of the {side_of(end)} neuron, write {what}")
     if unknown is None:
-        return found
+        bare = _BARE.match(found.message)
+        return found if bare is None or found.help is not None else replace(found, help=_of_an_end(bare[1], d))
     end, name = unknown[1], unknown[2]
     neuron = d.ends.of(end)
     if name in d.traces[end]:
@@ -76,7 +79,16 @@ def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
         return replace(found, help=help)
     message = f"the {side_of(end)} neuron `{neuron.name}` has no `{name}`"
     related = (Related("the neuron is declared here", neuron.span),)
+    other = "post" if end == "pre" else "pre"
+    if name in d.traces[other]:
+        found = replace(found, help=f"`{name}` is a variable of `{other}`: write `{other}.{name}`")
     return replace(found, message=message, related=(*found.related, *related))
+
+
+def _of_an_end(name: str, d: SynapseDraft) -> str:
+    """Where `name`, without a dot, may be meant to be of an end."""
+    ends = [end for end in ("pre", "post") if name in d.traces[end]] or ["pre", "post"]
+    return f"variables of neurons are written with their end: {' or '.join(f'`{end}.{name}`' for end in ends)}"
 
 
 def side_of(end: str) -> str:
