@@ -61,8 +61,8 @@ def lock_path(model: Path) -> Path:
 
 
 def section_name(target: str, device: Target) -> str:
-    """`cuda: NVIDIA H200, 2.0 GHz`."""
-    return f"{target}: {device.name}, {device.clock / 1000:.1f} GHz"
+    """`cuda: NVIDIA H200, 2.0 GHz`; the target alone, where nothing is known of its device."""
+    return f"{target}: {device.name}, {device.clock / 1000:.1f} GHz" if device.architecture else target
 
 
 def read_lock(path: Path, target: str, device: Target) -> Section:

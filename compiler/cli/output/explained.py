@@ -27,6 +27,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import Prepared, prepare
 from compiler.runtime.resources.bill import Need, needs_of
 from compiler.runtime.resources.recorded import SPIKE_RATE
+from compiler.tune.lock import section_name
 
 ALL = "all"
 MOST = 5
@@ -36,17 +37,21 @@ LARGE = 5e8
 
 
 def explain_model(path: Path, options: Options, topic: str | None) -> None:
-    """Print the summary, or the decisions of a pass (`topic`; "all": of all). Raises ModelError, BadParameter."""
+    """Print the summary, or the decisions of a pass (`topic`; "all": of all), and the device that they are for. Raises
+    ModelError, BadParameter."""
     prepared = prepare(path, options, Times())
+    model, device = prepared.model, section_name(options.target, prepared.backend.capabilities.device)
+    title = f"{model.name} on {device}; {model.numerics.precision}, order {model.numerics.order}"
     decisions = prepared.lowered.decisions
     names = tuple(dict.fromkeys(d.pass_name for d in decisions))
     if topic is None:
-        typer.echo(_summary(path, prepared, options))
+        typer.echo(title + "\n" + _summary(path, prepared, options))
         return
     if topic != ALL and topic not in names:
         listed = ", ".join((ALL, *names))
         help = did_you_mean(topic, names) or f"there is {listed}"
         raise typer.BadParameter(f"`{topic}` decided nothing about this model: {help}", param_hint="--details")
+    typer.echo(title)
     for name in names if topic == ALL else (topic,):
         typer.echo(name)
         for d in decisions:
@@ -60,7 +65,6 @@ def _summary(path: Path, prepared: Prepared, options: Options) -> str:
     network = model.train is not None
     phases = [f"{len(p.launches)} in {p.name}" for p in merged.phases if p.launches]
     lines = [
-        f"{model.name} on {options.target}, {model.numerics.precision}, order {model.numerics.order}",
         f"  {_what(prepared)}",
         f"  {len(merged.templates)} kernels; launches: {', '.join(phases)}",
     ]
