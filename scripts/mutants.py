@@ -671,8 +671,8 @@ MUTANTS = (
     ),
     Mutant(
         "large maps of bf16 have few blocks",
-        ("backends.cuda.kernels.launch_geometry:LONG_BLOCKS",),
-        lambda _: 1 << 12,
+        ("compiler.strategies.cost.cuda:LONG_BLOCKS",),
+        lambda _: 32,
         (f"{TEXTS}::test_blocks_of_large_maps_of_bf16_are_few",),
     ),
     Mutant(

@@ -12,10 +12,11 @@ import pytest
 import compiler.ir.level1.graph as l1
 from backends.registry import backend
 from compiler.expr.ast import Ref
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along
 from compiler.passes.fusion.sum_in_tiles import sum_in_tiles
 from compiler.passes.layouts import pack_windows
-from compiler.passes.tensors import shift_variances
+from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.strategies.choice import Tiles
 from tests.evaluate_graph import evaluate_graph
 
@@ -64,9 +65,8 @@ def test_packed_windows(monkeypatch: pytest.MonkeyPatch, channels: int, taps: in
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_shifted_variances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shifted_variances() -> None:
     """The variance, and what else reads the sum of squares."""
-    monkeypatch.setattr(shift_variances, "LEAST", 1)
     x, mask, count = (
         l1.Tensor("x", (6, 3, 4), batched=True),
         l1.Tensor("mask", (6,), batched=True),
@@ -85,7 +85,7 @@ def test_shifted_variances(monkeypatch: pytest.MonkeyPatch) -> None:
         l1.Map(var, ("s", "count"), ((0,), ()), X0 / X1),
         l1.Map(other, ("mean", "s"), ((0,), (0,)), X0 * X1 - X1),
     )
-    changed, (decision,) = shift_variances.shift_variances(nodes)
+    changed, (decision,) = shift_variances(nodes, Target(bandwidth=1e-3))
     assert decision.verdict == "shifted"
     values = np.random.default_rng(1).standard_normal(x.shape) + 100
     given = {"x": values, "mask": np.array([1.0, 1, 1, 1, 0, 0]), "count": np.array(16.0)}

@@ -49,6 +49,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
+from compiler.strategies.cost.devices import H200
 from tests.chain_tables import Table, in_order
 from tests.parse_ir import parse_ir
 from tests.recurrent import Network, network
@@ -579,7 +580,7 @@ def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None
     large = launched(program_of(tmp_path, Network("lstm", 128, 4)))
     small = program_of(tmp_path, Network("lstm", 24, 4))
     for program, room, walks in ((large, ROOM, False), (small, ROOM, True), (small, 10_000, False)):
-        device = SimpleNamespace(room=lambda name, room=room: room, processors=132)
+        device = SimpleNamespace(room=lambda name, room=room: room, target=H200)
         phase = phase_of(program, "train")
         assert {x.pays for x in phase.loops} == {program is small}
         kernels = emit(program).kernels
@@ -598,7 +599,7 @@ def test_what_is_not_point_by_point_is_launched_one_by_one(tmp_path: Path, monke
     monkeypatch.setattr(cuda_stages, "MOST", 0)
     phase = phase_of(program, "train")
     assert all(stages_of(program, phase, c) is None for c in phase.chains)
-    device = SimpleNamespace(room=lambda name: ROOM, processors=132)
+    device = SimpleNamespace(room=lambda name: ROOM, target=H200)
     kernels = emit(program).kernels
     parts = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
     assert not any(x.walk for x in parts)

@@ -28,6 +28,7 @@ from compiler.layout.write_tables import rows_of_steps, write_tables
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.passes.pipeline.manager import Context, Lowering
 from compiler.passes.pipeline.programs import JOIN_HALVES
+from compiler.strategies.cost.devices import H200
 from compiler.verify.program import merged_violations
 from compiler.verify.verify import verify_merged
 from tests.recurrent import Network, network, trained
@@ -174,7 +175,7 @@ def cuda(folder: Path, n: Network, chains: bool = True, **numerics: str) -> Merg
 def test_what_is_not_chained_stays_a_loop(tmp_path: Path) -> None:
     """Its launches, rows, and what is launched do not grow with the steps; independent kernels of a step of both
     directions are one launch."""
-    device = SimpleNamespace(room=lambda name: 227 << 10, processors=132)
+    device = SimpleNamespace(room=lambda name: 227 << 10, target=H200)
     found = []
     for steps in (4, 30):
         program = cuda(tmp_path, Network("lstm", 3, steps, batch=5, bidirectional=True), order="bitwise")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backends.cuda.kernels.launch_geometry import group_size
 from backends.cuda.run.backend import CudaBackend
 from backends.processor import processor
 from backends.registry import backend
 from compiler.ir.level2.target import Target
 from compiler.strategies import choose
+from compiler.strategies.cost.cuda import worth_a_start
 from compiler.strategies.cost.devices import CORE, GPUS, H200, gpu
 from compiler.strategies.cuda import implicit_gemm, matmul
 from tests.cpu.contractions import dense
@@ -92,3 +95,13 @@ def test_work_is_split_among_the_processors_that_there_are() -> None:
         implicit_gemm.tiling(1, 64, 64, 4096, half).microseconds
         > 1.5 * implicit_gemm.tiling(1, 64, 64, 4096).microseconds
     )
+
+
+def test_threads_share_a_sum_where_a_device_has_as_many() -> None:
+    few = replace(H200, processors=16)
+    assert [group_size(8, 1 << 15, device=x) for x in (H200, few)] == [16 * 256, 8 * 256]
+    assert [group_size(4096, 1 << 15, device=x) for x in (H200, few)] == [32, 1]
+
+
+def test_what_is_read_once_more_follows_from_the_bandwidth() -> None:
+    assert [worth_a_start(gpu(x)) for x in ("sm_90", "sm_80", "sm_75")] == [1 << 20, 1 << 19, 1 << 16]

@@ -50,9 +50,8 @@ class Device:
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
         self.driver = Driver()
-        self.arch = self.driver.architecture(ordinal)
-        self.processors = self.driver.processors(ordinal)
-        self.blocks = 4 * self.processors  # of 256 threads: half of its capacity
+        self.target = self.driver.target(ordinal)
+        self.arch = self.target.architecture
         try:
             import pycuda.driver as cuda
         except ImportError as e:

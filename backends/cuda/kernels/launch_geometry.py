@@ -2,9 +2,9 @@
 
 Assumes: the host's tables (compiler/layout/write_tables.py) and the sizes known so far.
 Guarantees: the result is data and follows from extents alone: calls of functions with a grid, a list of jobs and
-counters. Which of a reduction's two functions a row takes depends on its own extents, so merging rows, or another
-device, changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
-Does not: depend on devices beyond the number of blocks that fill them (propagation), or launch.
+counters. Which of a reduction's two functions a row takes depends on its own extents and the device, so merging rows
+changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
+Does not: depend on devices beyond what fills them (compiler/strategies/cost/cuda.py), or launch.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
+from compiler.ir.level2.target import Target
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
@@ -49,28 +52,6 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MOST_BLOCKS: Final = 1 << 20
-MANY_BLOCKS: Final = 1 << 12
-"""Blocks of a nest from which on each takes more points: reading a row costs as much as some points."""
-LONG_BLOCKS: Final = 1 << 10
-"""So, where threads have eight neighbours each, which they read and write as fast as memory can."""
-BUSY: Final = 1 << 17
-"""Threads that keep a device busy."""
-ENOUGH: Final = 1 << 14
-"""Points from which on a thread for each is better than several that share the terms of a sum."""
-LARGE_MAP: Final = 1 << 18
-"""Points from which on a thread of a map, or of sums over few terms, takes several at a time: there are threads enough,
-and loads wait together."""
-LONG_SUM: Final = 2048
-COLUMN_TERMS: Final = 64
-"""Terms of a point from which on another block may share it, where points are columns of a matrix."""
-COLUMN_BLOCKS: Final = 512
-"""Blocks of such a sum that keep a device busy."""
-WIDE_BLOCKS, WIDE_SHARES = 256, 256
-"""So, where a thread has several points, and of these that share points, at most."""
-MOST_SHARES: Final = 64
-"""Blocks that share a point of a reduction, at most."""
-
-
 _AXES: Final = 5
 """Of a tensor map."""
 
@@ -118,7 +99,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """One launch with its kernel, table and sizes. `synapses`: the number of stored elements of an array, by name."""
+    """One launch with its kernel, table and sizes. `synapses`: the number of stored elements of an array, by name;
+    `blocks`: that may walk them."""
 
     template: l2.Template
     kernel: CompiledKernel
@@ -127,6 +109,10 @@ class Work:
     launch: l2.Launch
     synapses: Callable[[str], int]
     blocks: int
+    device: Target = H200
+
+    def at_once(self, each: int) -> int:
+        return cost.at_once(self.device, each)
 
     def column(self, name: str) -> Ints:
         """An integer column, for the rows of the launch."""
@@ -174,17 +160,16 @@ def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: in
     return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
 
 
-def group_size(points: int, terms: int, along: bool = False) -> int:
+def group_size(points: int, terms: int, along: bool = False, device: Target = H200) -> int:
     """Threads that share one point of a reduction: 1, a warp, a block or several blocks. `along`: its terms are
     neighbours in memory, so that a warp reads them at once."""
-    if terms < WARP or (points >= ENOUGH and not along):
-        return 1
-    if points >= ENOUGH:
-        return WARP
-    blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
-    if terms >= 4 * LONG_SUM and blocks > 1:
+    if terms < WARP or points >= cost.at_once(device, cost.POINT_THREADS):
+        return WARP if terms >= WARP and along else 1
+    busy = cost.at_once(device, cost.SUM_THREADS)
+    blocks = min(terms // cost.LONG_SUM, busy // (points * BLOCK), cost.MOST_SHARES)
+    if terms >= 4 * cost.LONG_SUM and blocks > 1:
         return blocks * BLOCK
-    few = points * (WARP if terms >= LONG_SUM else BLOCK) < BUSY
+    few = points * (WARP if terms >= cost.LONG_SUM else BLOCK) < busy
     return BLOCK if few and terms >= BLOCK else WARP
 
 
@@ -202,16 +187,17 @@ def _check_windows(w: Work, nest: l2.Nest) -> None:
 def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     _check_windows(w, nest)
     points, terms, last = w.extent(nest.dims, False), w.extent(nest.dims, True), w.kernel.functions[-1]
+    most = w.at_once(cost.POINT_BLOCKS)
     match last.division:
         case Division.POSITIONS:  # those that ask are those that are summed over
-            return _spread(function, w, terms, 1, most=MANY_BLOCKS)
+            return _spread(function, w, terms, 1, most=most)
         case Division.FEW | Division.EIGHT as kind:
-            large, many = points >= LARGE_MAP, 4 if kind is Division.FEW else 8
-            most = MANY_BLOCKS if kind is Division.FEW else LONG_BLOCKS
-            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), most)
-            return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
+            large, many = points >= w.at_once(cost.MAP_THREADS), 4 if kind is Division.FEW else 8
+            fewer = most if kind is Division.FEW else w.at_once(cost.LONG_BLOCKS)
+            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), fewer)
+            return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), most)]
         case Division.POINTS:
-            return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
+            return _spread(function, w, points, BLOCK, most=most)
         case Division.COLUMNS:
             return _columns(function, w, points, terms, len(nest.sums))
         case Division.WIDE_COLUMNS:
@@ -224,9 +210,9 @@ def _shared(function: str, shared: str, w: Work, nest: l2.Nest, division: Divisi
     """Sums by threads alone, in `function`, and by several threads."""
     points, terms = w.extent(nest.dims, False), w.extent(nest.dims, True)
     along = division in (Division.NEIGHBOURS, Division.ROWS)
-    groups = np.array([group_size(int(p), int(t), along) for p, t in zip(points, terms, strict=True)], np.int64)
-    groups = np.minimum(groups, BLOCK) if division is Division.ROWS else groups
-    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
+    sizes = [group_size(int(p), int(t), along, w.device) for p, t in zip(points, terms, strict=True)]
+    groups = np.minimum(sizes, BLOCK) if division is Division.ROWS else np.array(sizes, np.int64)
+    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), w.at_once(cost.POINT_BLOCKS))
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
@@ -242,11 +228,11 @@ def _columns(function: str, w: Work, points: Ints, terms: Ints, sums: int, wide:
     """Sums over the rows of a matrix, so many of a point: blocks of COLUMNS points each, several of which share the
     terms. `wide`: points of a thread, where it has room for NEIGHBOURS."""
     calls = []
-    groups, blocks, most = -(-points // COLUMNS), COLUMN_BLOCKS, MOST_SHARES
+    groups, blocks, most = -(-points // COLUMNS), w.at_once(cost.COLUMN_BLOCKS), cost.MOST_SHARES
     if wide is not None:
-        groups, blocks, most = -(-points // (wide * COLUMNS)), WIDE_BLOCKS, WIDE_SHARES
-        sums *= NEIGHBOURS
-    splits = np.minimum(terms // COLUMN_TERMS, blocks // np.maximum(groups, 1)).clip(1, most)
+        groups, blocks = -(-points // (wide * COLUMNS)), w.at_once(cost.WIDE_BLOCKS)
+        most, sums = blocks, sums * NEIGHBOURS
+    splits = np.minimum(terms // cost.COLUMN_TERMS, blocks // np.maximum(groups, 1)).clip(1, most)
     for shared in np.unique(splits).tolist():
         rows = np.flatnonzero((splits == shared) & (points > 0))
         words = (groups[rows] + 1) // 2 * 2 + 2 * sums * COLUMNS * groups[rows] * shared
@@ -435,7 +421,9 @@ def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
     for row in range(w.launch.hi - w.launch.lo):
         a, b, outs, tiles, splits = (int(w.column(name)[row]) for name in names)
         spectra = fft_conv.spectra(a, b, outs, tiles, way.weights, splits)
-        for x, grid, shared in zip(w.kernel.functions, spectra.blocks(way), fft_conv.shared_bytes(way), strict=True):
+        for x, grid, shared in zip(
+            w.kernel.functions, spectra.blocks(way, w.device), fft_conv.shared_bytes(way), strict=True
+        ):
             calls.append(Call(x.name, grid, x.block, w.launch.lo + row, 1, group=w.template.index, shared=shared))
     return calls
 

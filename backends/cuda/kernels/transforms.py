@@ -25,6 +25,7 @@ from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame
 from backends.kernel_ir.tree import Code
+from compiler.strategies.cost.cuda import FFT_BLOCKS
 from compiler.strategies.cuda import fft_conv
 from compiler.strategies.cuda.fft_conv import Way, way_of
 
@@ -58,7 +59,7 @@ def parts(contract: l2.Contract) -> list[Shared]:
         found.append(Shared(name, f"nl_fft_sums<{numbers}>", _OPERANDS, "", _LEAST_SUMS, part=SUMS))
     elif not way.few:
         block = fft_conv.PRODUCT_BLOCK
-        found.append(Shared(PRODUCT, "nl_fft_product", _OPERANDS, "", fft_conv.RESIDENT, block=block, part=PRODUCT))
+        found.append(Shared(PRODUCT, "nl_fft_product", _OPERANDS, "", FFT_BLOCKS, block=block, part=PRODUCT))
     kind = "" if not way.few else "_to" if way.sums else "_of"
     call, part = f"nl_fft_inverse{kind}<{numbers}>", SUMS if way.sums else ""
     return [*found, Shared(shared_name(contract), call, _OPERANDS, "nl_column_out", least, part=part)]

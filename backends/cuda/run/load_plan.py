@@ -31,8 +31,10 @@ from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counte
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import beside, conflicts, launched, paired, touched
+from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import Placement, overlaps
 from compiler.layout.write_tables import device_table, rows_of_steps, with_columns
+from compiler.strategies.cost.cuda import EVENT_BLOCKS
 
 COPY_ENGINE: Final = "sm_90"
 """The architecture whose kernels fetch tiles by tensor maps (templates/stored_products.cu.j2)."""
@@ -95,16 +97,17 @@ def prepare(
     rows = [out.keep(with_columns(x, k.columns), "tables") for x, k in zip(words, kernels, strict=True)]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
+    target = device.target
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
     def work(launch: l2.Launch) -> Work:
-        t = launch.template
-        return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, device.blocks)
+        t, blocks = launch.template, EVENT_BLOCKS * target.processors
+        return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, blocks, target)
 
     for phase in program.phases:
         units = at_once[phase.name]
         if phase.name in l2.LAYERS:
-            units = _apart(program, units, shared)
+            units = _apart(program, units, shared, target)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x) for x in phase.launches] if steps else []
         pairs = paired(known)
@@ -121,8 +124,10 @@ def prepare(
                 timed.append(Timed(_calls(out, work(first), place, label), first.every, first.offset, others, besides))
         run = None
         if steps and any(k.wave for k in kernels):
-            ground = PhaseContext(program, kernels, phase, tables, words, rows, elements, out.keep, known, pairs)
-            run = _waves(out, ground, PER_PROCESSOR * device.processors)
+            ground = PhaseContext(
+                program, kernels, phase, tables, words, rows, elements, out.keep, known, pairs, target
+            )
+            run = _waves(out, ground, PER_PROCESSOR * target.processors)
         out.plans[phase.name] = Plan(tuple(timed), run, loops=_loops(units))
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
@@ -161,7 +166,7 @@ def launched_at_once(
         walk = None
         if loop.pays:
             make, function = (spread_walk, spread.NAME) if loop.spread > 1 else (chain_walk, rnn.NAME)
-            walk = make(program, kernels, phase, loop, words, shapes, device.processors, device.room(function))
+            walk = make(program, kernels, phase, loop, words, shapes, device.target.processors, device.room(function))
         if walk is not None:
             found.append(Unit(phase.launches[loop.first : loop.last], walk, loop.first))
         else:
@@ -169,12 +174,14 @@ def launched_at_once(
     return [*found, *(Unit((x,)) for x in phase.launches[done:])]
 
 
-def _apart(program: l2.Merged, units: Sequence[Unit], shared: Mapping[str, frozenset[str]]) -> list[Unit]:
+def _apart(
+    program: l2.Merged, units: Sequence[Unit], shared: Mapping[str, frozenset[str]], device: Target
+) -> list[Unit]:
     """Launches whose rows are ready at different times, as several; chains and steps of loops stay whole."""
     if any(x.walk is not None for x in units):
         return list(units)
     found: list[Unit] = []
-    for unit, parts in zip(units, split(program, [x.launches[0] for x in units], shared), strict=True):
+    for unit, parts in zip(units, split(program, [x.launches[0] for x in units], shared, device), strict=True):
         found += [unit] if unit.loop is not None else [Unit((x,)) for x in parts]
     return found
 

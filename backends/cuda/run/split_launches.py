@@ -18,14 +18,16 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import Touched, commute, touched
+from compiler.ir.level2.target import Target
+from compiler.strategies.cost.cuda import worth_a_start
 
 APART: Final = 3
-FEW, MANY, LARGE = 3, 8, 1 << 20
-"""Parts of a launch, at most, that writes fewer elements than LARGE, or more."""
+FEW, MANY = 3, 8
+"""Parts of a launch, at most, that writes few elements, or so many that the device takes longer than to start one."""
 
 
 def split(
-    program: l2.Merged, launches: Sequence[l2.Launch], shared: Mapping[str, frozenset[str]]
+    program: l2.Merged, launches: Sequence[l2.Launch], shared: Mapping[str, frozenset[str]], device: Target
 ) -> list[list[l2.Launch]]:
     """The parts of each launch. `shared`: as in dependence.touched."""
     parts = [[replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)] for x in launches]
@@ -35,7 +37,7 @@ def split(
     found = []
     for x, own, since, until in zip(launches, rows, ready, needed, strict=True):
         work = [sum(sizes[n] for n in row.written | row.added) for row in own]
-        ends = _ends(list(zip(since, until, strict=True)), work)
+        ends = _ends(list(zip(since, until, strict=True)), work, worth_a_start(device))
         found.append([replace(x, lo=x.lo + a, hi=x.lo + b) for a, b in zip([0, *ends], ends, strict=False)])
     return found
 
@@ -63,7 +65,7 @@ def _neighbours(rows: Sequence[Sequence[Touched]], by: int) -> list[list[int]]:
     return found
 
 
-def _ends(times: Sequence[tuple[int, int]], work: Sequence[int]) -> list[int]:
+def _ends(times: Sequence[tuple[int, int]], work: Sequence[int], large: int) -> list[int]:
     """Where parts end: rows that follow each other in a part are ready and needed at about the same time."""
     ends, works = list[int](), list[int]()
     begin = times[0]
@@ -74,7 +76,7 @@ def _ends(times: Sequence[tuple[int, int]], work: Sequence[int]) -> list[int]:
             ends.append(row + 1)
             works.append(size)
             begin = time
-    most = MANY if sum(work) >= LARGE else FEW
+    most = MANY if sum(work) >= large else FEW
     while len(ends) > most:
         sums = [a + b for a, b in pairwise(works)]
         small = sums.index(min(sums))

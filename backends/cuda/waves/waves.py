@@ -33,7 +33,9 @@ from backends.kernel_ir import tree
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.stmt import Stmt, trees, walk
 from compiler.ir.level2.dependence import Launched, Pairs
+from compiler.ir.level2.target import Target
 from compiler.layout.write_tables import with_columns
+from compiler.strategies.cost.devices import H200
 
 PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
@@ -232,6 +234,7 @@ class PhaseContext:
     keep: Callable[[Words], int]
     known: Sequence[Launched]
     pairs: Pairs
+    device: Target = H200
 
 
 def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
@@ -265,7 +268,7 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     for x in phase.launches:
         t = x.template
         template, kernel, rows, table = program.templates[t], ground.kernels[t], program.tables[t], ground.tables[t]
-        work = Work(template, kernel, rows, table, x, ground.elements, blocks)
+        work = Work(template, kernel, rows, table, x, ground.elements, blocks, ground.device)
         own = ground.words[t][x.lo : x.hi]
         sources.append(_Source(work, ground.bases[t], kernel.row_bytes, own, numbers, shared))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}

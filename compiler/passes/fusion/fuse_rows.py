@@ -16,30 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final
 
 import compiler.ir.level1.graph as l1
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
 from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, walks_plainly, whole_operands
 from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.fusion.pooling_gradient import scattered, tiles
 from compiler.passes.program.decisions import Decision
+from compiler.strategies.cost import cuda as cost
 from compiler.strategies.pins import AGAIN
 
-ROW: Final = 8192
-"""Terms of a row, at most: the threads of one block share it."""
-BATCH: Final = 2048
-"""So where a row is a channel of all samples: few rows, whose terms blocks could share."""
-SHORT: Final = 32
-"""Terms from which on several threads share a row."""
-FEW: Final = 1 << 14
-"""Elements up to which a launch costs more than short rows whose elements one thread reads one after the other."""
 
-
-def fits(node: l1.Contract) -> bool:
-    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim or all but
-    that of channels; or, where no operand is read whole, over windows."""
+def fits(node: l1.Contract, device: Target) -> bool:
+    """Whether a reduction is of rows that a thread, a warp or a block may have, whose terms no blocks share: of
+    neighbours, along one dim or all but that of channels; or, where no operand is read whole, over windows. Short ones
+    have a thread each, where that costs less than a launch."""
     kept = {a.terms[0][0] for a in node.out_map}
     if not whole_operands(node):
         return True
@@ -47,7 +40,8 @@ def fits(node: l1.Contract) -> bool:
     rows, terms = prod(n for d, n in node.dims if d in kept), prod(red)
     if not red or plain_dim(whole_operands(node)[0][1][-1]) in kept:
         return False
-    return terms <= (ROW if len(red) == 1 else BATCH) and (terms >= SHORT or rows * terms <= FEW)
+    few = rows * terms <= cost.at_once(device, cost.POINT_THREADS)
+    return terms <= cost.LONG_SUM * (4 if len(red) == 1 else 1) and (terms >= device.warp or few)
 
 
 @dataclass(frozen=True)

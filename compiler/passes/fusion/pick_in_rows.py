@@ -13,19 +13,20 @@ from __future__ import annotations
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level1.builder import axis_dims
+from compiler.ir.level2.target import Target
 from compiler.ir.space import along
 from compiler.passes.fusion.fuse_rows import fits
 from compiler.passes.fusion.fuse_sums import reads_plainly, whole_operands
 from compiler.passes.program.decisions import Decision
 
 
-def pick_in_rows(nodes: tuple[l1.Node, ...]) -> tuple[tuple[l1.Node, ...], list[Decision]]:
+def pick_in_rows(nodes: tuple[l1.Node, ...], device: Target) -> tuple[tuple[l1.Node, ...], list[Decision]]:
     """The graph, and the decision about each such Gather."""
     tensors = l1.tensors_of(nodes)
     shared = {
         (name, node.out.shape)
         for node in nodes
-        if isinstance(node, l1.Contract) and reads_plainly(node) and fits(node)
+        if isinstance(node, l1.Contract) and reads_plainly(node) and fits(node, device)
         for name, _ in whole_operands(node)
     }
     result: list[l1.Node] = []

@@ -31,8 +31,6 @@ from compiler.passes.fusion.pooling_gradient import scattered, tiles
 from compiler.passes.program.decisions import Decision
 
 NAME: Final = "window_choices"
-LAUNCH_US: Final = 3.0
-"""A launch that waits for another one."""
 MOST: Final = 32
 """Elements of a window, whose stores are unrolled."""
 _AXES: Final = 4
@@ -60,11 +58,12 @@ class _Choice:
 
 @dataclass
 class _Graph(Readers):
-    """`per_element`: microseconds for reading, or writing, an element."""
+    """`per_element`: microseconds for reading, or writing, an element; `launch`: of a launch that waits."""
 
     outputs: tuple[str, ...] = ()
     costs: Costs = lambda _node, _tensors: inf
     per_element: float = 0.0
+    launch: float = 0.0
     decisions: list[Decision] = field(default_factory=list)
 
     def reading(self, name: str) -> list[l1.Node]:
@@ -122,7 +121,7 @@ class _Graph(Readers):
                 return "something reads it that is no contraction"
             touched += 1
             more += 0.0 if _sums(node, c) else self.costs(node, tensors)
-        saved = touched * prod(c.out.shape) * self.per_element + LAUNCH_US
+        saved = touched * prod(c.out.shape) * self.per_element + self.launch
         return None if more <= saved else "strategies that spread windows take longer"
 
     def rewritten(self, c: _Choice) -> tuple[list[l1.Node], list[l1.Node], dict[str, l1.Node]]:
@@ -186,11 +185,10 @@ def _sums(node: l1.Contract, c: _Choice) -> bool:
 
 
 def window_choices(
-    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], costs: Costs, per_element: float
+    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], costs: Costs, per_element: float, launch: float
 ) -> tuple[tuple[l1.Node, ...], list[Decision]]:
-    """The graph, and the decision about the gradient of each maximum. `per_element`: microseconds for reading, or
-    writing, an element."""
-    g = _Graph(nodes, outputs=outputs, costs=costs, per_element=per_element)
+    """The graph, and the decision about the gradient of each maximum. `per_element`, `launch`: as _Graph has them."""
+    g = _Graph(nodes, outputs=outputs, costs=costs, per_element=per_element, launch=launch)
     early: dict[str, Sequence[l1.Node]] = {}
     gone: set[str] = set()
     instead: dict[str, Sequence[l1.Node]] = {}

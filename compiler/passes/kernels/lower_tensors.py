@@ -119,7 +119,7 @@ def _is_plain(p: Phase, node: l1.Contract) -> bool:
 
 def _is_row(p: Phase, node: l1.Contract) -> bool:
     """Whether the threads that share a row of a reduction may go on with its elements."""
-    return p.rows and p.lanes == 0 and p.builder.order is not l2.Order.BITWISE and fits(node)
+    return p.rows and p.lanes == 0 and p.builder.order is not l2.Order.BITWISE and fits(node, p.device)
 
 
 def _separate(node: l1.Contract) -> frozenset[str]:

@@ -28,6 +28,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import choose
+from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cuda.stored_products import CHANNELS
 
 NAME: Final = "pack_windows"
@@ -36,8 +37,6 @@ REAL: Final = 4
 """Bytes."""
 MOST_WASTE: Final = 2.0
 """Packed channels, for each that is there."""
-PER_US: Final = 5e5
-"""Elements of a packed image that are made in a microsecond."""
 BF16: Final = "bf16"
 
 
@@ -176,7 +175,7 @@ def _decided(
 
     before = sum(time(w.node) for w in windows)
     after = sum(time(x) for nodes in packed for x in nodes if isinstance(x, l1.Contract) and l1.is_sum_of_products(x))
-    after += prod(known[_made(image[-1])].shape) / PER_US
+    after += prod(known[_made(image[-1])].shape) / cost.PACK_PER_US * cost.moves(target.device)
     pays = after < MARGIN * before
     why = f"{packing.high}x1 taps of {packing.deep} channels: about {after:.0f} us so, {before:.0f} us as they are"
     decision = Decision(NAME, name, "packed" if pays else "not packed", why)

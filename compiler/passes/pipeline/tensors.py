@@ -49,6 +49,7 @@ from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, Tiles
+from compiler.strategies.cost.cuda import LAUNCH_US, waits
 from compiler.strategies.cpu import rows_panels
 from compiler.strategies.cuda.fused_attention import Attending, Extents
 from compiler.strategies.forks import Fork, problem_of, taken
@@ -293,8 +294,8 @@ def _window_choices(context: Context, graph: PhaseGraph) -> PhaseGraph:
         return graph
     costs = partial(_spread_costs, context, graph)
     device, real = context.capabilities.device, context.precision.bytes
-    per_element = real / device.bandwidth / 1e3 if device.bandwidth else 0.0
-    return graph.rewritten(*window_choices(graph.nodes, graph.outputs, costs, per_element))
+    per_element, launch = real / device.bandwidth / 1e3 if device.bandwidth else 0.0, LAUNCH_US * waits(device)
+    return graph.rewritten(*window_choices(graph.nodes, graph.outputs, costs, per_element, launch))
 
 
 def _spread_costs(context: Context, graph: PhaseGraph, node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> float:
@@ -370,7 +371,9 @@ TENSORS: Final[tuple[Pass, ...]] = (
     _rewrite("mark_outputs", _mark_outputs, GIVING),
     _pass("finish_graph", _finish_graph),
     _rewrite("decompose", lambda c, g: replace(g, nodes=decompose(g.nodes), gathered=True)),
-    _rewrite("pick_in_rows", lambda c, g: g.rewritten(*pick_in_rows(g.nodes)), TRAINING, _in_rows),
+    _rewrite(
+        "pick_in_rows", lambda c, g: g.rewritten(*pick_in_rows(g.nodes, c.capabilities.device)), TRAINING, _in_rows
+    ),
     _rewrite("simplify_graph", _simplify),
     _rewrite("name_outputs", _name_outputs, GIVING),
     _rewrite("simplify_graph", _simplify, GIVING),
@@ -411,7 +414,12 @@ TENSORS: Final[tuple[Pass, ...]] = (
         optional=True,
     ),
     _rewrite("sum_in_tiles", _sum_in_tiles, ("train",), _one_pass, optional=True),
-    _rewrite("shift_variances", lambda c, g: g.rewritten(*shift_variances(g.nodes)), when=_one_pass, optional=True),
+    _rewrite(
+        "shift_variances",
+        lambda c, g: g.rewritten(*shift_variances(g.nodes, c.capabilities.device)),
+        when=_one_pass,
+        optional=True,
+    ),
     _pass(
         "pack_panels",
         _pack_panels,

@@ -7,8 +7,9 @@ distance from the mean of n samples is at most n variances, at most n + 1 times 
 however large the mean is; of images, about twice.
 
 Assumes: gather form; maps are fused.
-Guarantees: sums of squares of differences from a mean over a batch become so where an operand has LEAST elements or
-more, if only that mean reads the sum of its terms; as accurate as said. The order of sums stays.
+Guarantees: sums of squares of differences from a mean over a batch become so where an operand takes longer
+to read again than a kernel to start, if only that mean reads the sum of its terms; as accurate as said. The order of
+sums stays.
 Does not: change statistics of single samples (layer norms), nor anything where the bits of targets are the same.
 """
 
@@ -21,17 +22,17 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Expr, Ref, substitute
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
+from compiler.strategies.cost.cuda import worth_a_start
 
 NAME: Final = "shift_variances"
-LEAST: Final = 1 << 20
-"""Elements: to read so many again takes longer than to start a kernel."""
 _X0, _X1, _X2 = Ref("x0"), Ref("x1"), Ref("x2")
 _RATIO: Final = _X0 / _X1
 
 
-def shift_variances(nodes: tuple[l1.Node, ...]) -> tuple[tuple[l1.Node, ...], tuple[Decision, ...]]:
+def shift_variances(nodes: tuple[l1.Node, ...], device: Target) -> tuple[tuple[l1.Node, ...], tuple[Decision, ...]]:
     """The graph, and a decision for each variance."""
     made = {t.name: n for n in nodes for t in l1.results(n)}
     readers: dict[str, list[l1.Node]] = {}
@@ -48,7 +49,7 @@ def shift_variances(nodes: tuple[l1.Node, ...]) -> tuple[tuple[l1.Node, ...], tu
         if not all(_reads_as(x, found.square.out.name, every) for x in readers.get(found.square.out.name, ())):
             continue
         elements = prod(e for _, e in found.square.dims)
-        if elements < LEAST:
+        if elements < worth_a_start(device):
             decisions.append(Decision(NAME, found.square.out.name, "not shifted", f"it is of {elements} elements"))
             continue
         changed |= _shifted(found)

@@ -13,6 +13,35 @@ from typing import Final
 from compiler.ir.level2.target import Target
 from compiler.strategies.cost.devices import H200
 
+# ---------------------------------------------------------------------------- nests: maps and sums
+
+MAP_THREADS, SUM_THREADS, POINT_THREADS = 2048, 1024, 128
+"""Of a processor: points from which on a thread of a map, or of sums over few terms, takes several at a time, as there
+are threads enough, and loads wait together; threads that keep it busy; points from which on a thread for each is better
+than several that share the terms of a sum, or than a launch that saves them reading short rows one by one."""
+POINT_BLOCKS, LONG_BLOCKS = 32, 8
+"""Blocks from which on each takes more points, as reading a row costs as much as some points; where threads have eight
+neighbours each, which they read and write as fast as memory can."""
+EVENT_BLOCKS: Final = 4
+"""Blocks that walk synapses at once: of 256 threads, half of the capacity."""
+COLUMN_BLOCKS, WIDE_BLOCKS = 4, 2
+"""Blocks that share the terms of columns of a matrix; so, where a thread has several points."""
+LONG_SUM, COLUMN_TERMS, MOST_SHARES = 2048, 64, 64
+"""Terms of a point from which on another block may share it; where points are columns; such blocks, at most."""
+START_US: Final = 0.8
+"""Of another kernel in a graph."""
+
+
+def at_once(device: Target, each: int) -> int:
+    """Threads, or blocks, of a device whose processors have `each` at most: a power of two, so that halves are even."""
+    return 1 << (each * device.processors).bit_length() - 1
+
+
+def worth_a_start(device: Target) -> int:
+    """Reals to read, or write, which takes longer than to start another kernel: a power of two."""
+    return 1 << int(START_US * (device.bandwidth or H200.bandwidth) * 1e3 / 4).bit_length()
+
+
 # --------------------------------------------------------------------------------------- implicit_gemm
 
 GEMM_RESIDENT: Final = 4
@@ -108,8 +137,15 @@ FFT_OPERATIONS: Final = 9e7
 """Operations on reals of products in a microsecond."""
 FFT_TILE_US: Final = 3.8e-3
 """A tile of 32 x 32 points that is transformed, and summed with few others."""
+FFT_BLOCKS: Final = 2
+"""Blocks of products, or of sums of few, that a processor works on."""
 FFT_START_US: Final = 5.0
 """Of a launch, and what it has to be faster by, since its text takes long to compile."""
+
+# ------------------------------------------------------------------------------------ packed windows
+
+PACK_PER_US: Final = 5e5
+"""Elements of a packed image that are made in a microsecond."""
 
 # ------------------------------------------------------------------------------------------- attention
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.convolution import Convolution, WeightGradient, convolution, weight_gradient
 from compiler.strategies.cost import cuda as cost
@@ -42,10 +43,6 @@ OUTS: Final = 64
 DEEP: Final = 32
 """Channels that it has in shared memory at a time."""
 PRODUCT_BLOCK: Final = 128
-RESIDENT: Final = 2
-"""Blocks of products, or of sums of few, that a processor works on."""
-MOST_PRODUCT_BLOCKS: Final = 264
-"""Blocks of products, which walk over the tiles: two for each processor of a large device."""
 LEAST_TERMS: Final = {16: 288, 32: 480, 64: 480}
 """A float32 sum in order of fewer terms is more exact, by points of a tile."""
 LEAST_FEW_TERMS: Final = 144
@@ -104,8 +101,8 @@ class Spectra:
         kept = (0 if way.sums else images) + (0 if way.few and not way.sums else outs)
         return 4 * frequencies(way.points) * (kept + self.outs * -(-self.channels // 2))
 
-    def blocks(self, way: Way) -> tuple[int, ...]:
-        """Of each launch."""
+    def blocks(self, way: Way, device: Target) -> tuple[int, ...]:
+        """Of each launch. Those of products walk over the tiles."""
         many = CHANNELS[way.points]
         images, filters = self.pairs * self.channels, self.outs * -(-self.channels // 2)
         transforms = (0 if way.sums else -(-images // many)) + -(-filters // many)
@@ -114,7 +111,7 @@ class Spectra:
             return transforms, -(-self.pairs // 2) * self.splits, inverse
         if way.few:
             return transforms, -(-self.pairs // 2) * -(-self.outs // (many // 2))
-        return transforms, min(self.tiles(way) * self.splits, MOST_PRODUCT_BLOCKS), inverse
+        return transforms, min(self.tiles(way) * self.splits, cost.FFT_BLOCKS * device.processors), inverse
 
     def tiles(self, way: Way) -> int:
         """Of the products."""
@@ -201,11 +198,11 @@ def _choice(p: Problem, found: Convolution | WeightGradient, way: Way) -> Choice
         other = {"by_o": found.w_out, "by_c": found.w_in, "by_r": by_r, "by_s": by_s, "first": last_r + last_s}
         other |= {"rows": y.taps, "cols": x.taps}
     parts = spectra(a, b, outs, tiles, way.weights, 1)
-    depth, splits = _split(parts, way, RESIDENT * p.device.processors)
+    depth, splits = _split(parts, way, cost.FFT_BLOCKS * p.device.processors)
     parts = replace(parts, splits=splits)
     elements = parts.elements(way)
     most = MOST_BYTES if p.device.workspace is None else min(MOST_BYTES, p.device.workspace)
-    if 4 * elements > most or max(parts.blocks(way)) > MOST_BLOCKS:
+    if 4 * elements > most or max(parts.blocks(way, p.device)) > MOST_BLOCKS:
         return None
     columns = {"a": a, "b": b, "outs": outs, "tiles": tiles, "across": cols.tiles, "depth": depth, "splits": splits}
     columns |= {f"image_{n}": v for n, v in image.items()} | {f"other_{n}": v for n, v in other.items()}
@@ -242,10 +239,10 @@ def _split(parts: Spectra, way: Way, room: int) -> tuple[int, int]:
 def _microseconds(p: Problem, way: Way, parts: Spectra) -> float:
     elements = sum(prod(t.shape) for t in (*p.operands, p.node.out))
     own = 4 * parts.elements(way) / cost.FFT_RATE[way.points] * cost.moves(p.device)
-    launches = cost.FFT_START_US * (len(parts.blocks(way)) + 1)
+    launches = cost.FFT_START_US * (len(parts.blocks(way, p.device)) + 1)
     if way.few:
         few = parts.pairs * (parts.channels if way.sums else parts.outs)
-        idle = max(1.0, p.device.processors / parts.blocks(way)[1])
+        idle = max(1.0, p.device.processors / parts.blocks(way, p.device)[1])
         return cost.FFT_TILE_US * few * idle * cost.works(p.device) + own + launches
     moved = own + 4 * elements / cost.FFT_RATE[way.points] * cost.moves(p.device)
     size = -(-parts.pairs // PAIRS) * PAIRS * -(-parts.outs // OUTS) * OUTS * -(-parts.channels // DEEP) * DEEP
