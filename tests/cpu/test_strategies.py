@@ -15,6 +15,8 @@ from compiler.ir.level2.program import Merged
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
+from compiler.strategies.choice import rounded
+from compiler.strategies.cost.tiles import TILES
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
 from tests.evaluate_graph import evaluate_graph
@@ -90,11 +92,13 @@ def test_dense(real: DType, tmp_path: Path) -> None:
 
 
 def test_chunks_of_rows(tmp_path: Path) -> None:
-    """Sums over more rows than the cache holds: the last chunk is a short one."""
+    """Sums over more rows than the cache holds: the last chunk is a short one. Every tile has room for what it keeps."""
     case = chosen(gradient(*dense(3003, 40, 24), 1), "dense_weight_gradient", DType.F32)
     columns = dict(case.choice.columns)
     assert columns["s_blocks"] % columns["s_chunk"] and columns["s_blocks"] > 1.5 * columns["s_chunk"]
     check([case], DType.F32, tmp_path)
+    vectors = -(-columns["s_ins"] // LANES)
+    assert columns["s_sums"] >= max(rounded(columns["s_outs"], t.outs) * rounded(vectors, t.vectors) for t in TILES)
 
 
 CONVS = [

@@ -42,8 +42,8 @@ def match(p: Problem) -> Choice:
         refuse_beyond(rows * padded >= LIMIT or rows * outs)
         tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)])
         chunk = min(blocks, max(1, CHUNK_BYTES // ((padded + outs) * p.real_bytes * p.lanes)))
-        deep, wide = TILES[tile].outs, TILES[tile].vectors
-        sums = -(-outs // deep) * -(-padded // p.lanes // wide) * deep * wide if chunk < blocks else 0
+        whole = max(rounded(outs, t.outs) * rounded(padded // p.lanes, t.vectors) for t in TILES)  # by any of them
+        sums = whole if chunk < blocks else 0
         columns = named(
             blocks=blocks, chunk=chunk, sums=sums, steps=each, samples=samples, outs=outs, ins=ins, tile=tile
         )
