@@ -15,8 +15,10 @@ from compiler.ir.level2.program import Merged
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
-from compiler.strategies.choice import rounded
+from compiler.strategies.choice import product, rounded
 from compiler.strategies.cost.tiles import TILES
+from compiler.strategies.cpu import rows_conv
+from compiler.strategies.layout import row_major
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
 from tests.evaluate_graph import evaluate_graph
@@ -92,7 +94,7 @@ def test_dense(real: DType, tmp_path: Path) -> None:
 
 
 def test_chunks_of_rows(tmp_path: Path) -> None:
-    """Sums over more rows than the cache holds: the last chunk is a short one. Every tile has room for what it keeps."""
+    """Sums over more rows than the cache holds: the last chunk is a short one. Any tile has room for what it keeps."""
     case = chosen(gradient(*dense(3003, 40, 24), 1), "dense_weight_gradient", DType.F32)
     columns = dict(case.choice.columns)
     assert columns["s_blocks"] % columns["s_chunk"] and columns["s_blocks"] > 1.5 * columns["s_chunk"]
@@ -131,6 +133,34 @@ def test_conv(real: DType, tmp_path: Path) -> None:
         cases.append(chosen(gradient(*forward, 0), "lanes_conv", real))
         cases.append(chosen(gradient(*forward, 1), "lanes_conv_weight_gradient", real))
     check(cases, real, tmp_path)
+
+
+STRIDED = [
+    Conv(3, 5, 6, 9, 9, (3, 3), stride=(2, 2), pad=1),
+    Conv(2, 3, 4, 10, 11, (3, 5), stride=(3, 2), pad=2),
+    Conv(3, 2, 3, 3, 2, (3, 1), stride=(3, 3)),
+    Conv(2, 4, 3, 9, 12, (3, 2), stride=(2, 1), pad=3, dilate=2),
+    Conv(5, 6, 10, 7, 7, (3, 3), stride=(2, 2), pad=1, groups=2),
+    Conv(1, 40, 5, 15, 17, (3, 3), stride=(2, 2), pad=1),
+    Conv(2, 33, 4, 32, 32, (4, 4), stride=(2, 2), pad=1),
+    Conv(1, 33, 6, 16, 15, (2, 2), stride=(3, 3)),
+    Conv(1, 4, 4, 1, 9, (1, 3), stride=(2, 2)),
+]
+"""Also without a whole grid of pixels, and windows that do not see all of them."""
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_classes_of_pixels(real: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of row-major images that windows see in steps: in place, and packed wherever there are enough channels.
+    The rules take them."""
+    monkeypatch.setattr(rows_conv, "NEAR_BYTES", 0)
+    problems = [gradient(*conv(c), 0) for c in STRIDED]
+    cases = [Case(*q, rows_conv.match(product(*q, 0, real.bytes))) for q in problems]
+    assert any(dict(c.choice.columns)["s_packed"] for c in cases)
+    assert any(dict(c.choice.columns)["s_copies"] == 1 for c in cases)
+    check(cases, real, tmp_path, row_major=True)
+    found, _ = choose(*problems[6], 0, real.bytes, row_major(BACKEND.capabilities).strategies)
+    assert found == cases[6].choice
 
 
 @pytest.mark.parametrize("real", REALS.values())

@@ -24,6 +24,8 @@ STEPS_NEAR, STEPS_FAR, STEPS_BYTES = 12.0, 40.0, 10_000_000
 """A vector of the gradient of an image that a window sees in steps, where all of it has fewer bytes, or more."""
 ROWS_PACK: Final = 2.0
 """Packing a vector of what a window of a row-major image sees."""
+ROWS_APART: Final = 1.0
+"""Storing a pixel of a row-major image whose neighbours belong to other classes of pixels."""
 WINDOW_LANES: Final = 8.0
 """Adding up the lanes of a vector of the gradient of a window."""
 

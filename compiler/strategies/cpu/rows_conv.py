@@ -7,6 +7,8 @@ Where an output row fills whole vectors, so are the columns: a copy for each res
 one for each column s of the window, aligned to the output's columns: output pixels are then one run of memory for
 every tap. Where there are many output channels, what the window sees of three vectors of pixels is packed as a panel,
 once for all of them, so that register tiles read it in order; a window of one pixel is packed from the image itself.
+Gradients of images that a window sees in steps (`apart`): every pixel of a class, by its rows and columns modulo the
+steps, sees the same of the window; classes share the planes, in steps of 1, or a panel of the taps of all.
 All weights are read again for each panel: a tile prefetches those of the next one and what its epilogue reads and
 writes, and packing prefetches the pixels of the next panel. The sum runs in order of (channel, row, column), but for
 the few pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree
@@ -15,14 +17,15 @@ adds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
+from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost, weight_lines
 from compiler.strategies.strategy import Strategy
+from compiler.strategies.window import WindowAxis
 
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
@@ -38,11 +41,12 @@ DOTS: Final = 4
 
 
 def match(p: Problem) -> Choice:
-    conv = row_major(p)
+    found = row_major(p)
+    apart = max(found.rows.div, found.cols.div) > 1
+    conv = _grid(found) if apart else found
     rows, cols = conv.rows, conv.cols
     backwards = any(a.taps > 1 and a.tap < 1 for a in (rows, cols))
-    if rows.div != 1 or cols.div != 1 or min(rows.step, cols.step) < 1 or backwards:
-        raise NotApplicable("it is the gradient of a convolution")
+    refuse_if(min(rows.step, cols.step) < 1 or backwards, "it is the gradient of a convolution")
     vector = 64 // p.real_bytes
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
     beyond = cols.tap * (cols.taps - 1) // cols.step
@@ -53,8 +57,9 @@ def match(p: Problem) -> Choice:
     width = rounded(rows.out * cols.out, VECTORS * vector)
     planes = rounded(conv.ins * copies * phases * plane, vector) + VECTORS * vector
     refuse_beyond(planes)
-    taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
-    strips = _strips(conv, taps, vector, planes * p.real_bytes > NEAR_BYTES)
+    masks = rounded(copies * plane, vector)
+    taps = conv.ins * found.rows.taps * found.cols.taps
+    strips = _strips(found, conv, taps, vector, planes * p.real_bytes > NEAR_BYTES)
     if strips.packed:
         width = strips.pixels + vector
         if _is_whole(conv):
@@ -63,8 +68,8 @@ def match(p: Problem) -> Choice:
         named(batch=conv.samples)
         | extents(conv)
         | named(
-            taps_r=rows.taps,
-            taps_c=cols.taps,
+            taps_r=found.rows.taps,
+            taps_c=found.cols.taps,
             step_r=rows.step,
             step_c=cols.step,
             tap_r=rows.tap,
@@ -85,9 +90,51 @@ def match(p: Problem) -> Choice:
         | strides_of(conv)
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
-    operations = constants.COPY * planes / vector + _operations(conv, strips, taps, vector)
+    operations = constants.COPY * planes / vector
+    literals: tuple[tuple[str, int], ...] = ()
+    classes = _classes(found)
+    if apart:
+        literals = (("apart", 1),)
+        scratch += (len(classes) + 1) * TAP_BYTES
+        values |= named(
+            all_rows=found.rows.out,
+            all_cols=found.cols.out,
+            div_r=found.rows.div,
+            div_c=found.cols.div,
+            back_r=found.rows.tap,
+            back_c=found.cols.tap,
+            first_r=found.rows.origin,
+            first_c=found.cols.origin,
+        )
+        operations += constants.ROWS_APART * conv.outs * found.rows.out * found.cols.out
+    operations += _operations(conv, strips, classes, vector)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
-    return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
+    return Choice(NAME, literals, tuple(values.items()), scratch, microseconds)
+
+
+def _grid(c: Convolution) -> Convolution:
+    """The convolution of steps of 1 whose window sees what those of all classes of pixels see."""
+    refuse_if(c.rows.taps * c.cols.taps == 1, "the window has one pixel: those that it sees are few")
+    refuse_if(max(c.rows.step, c.cols.step) > 1, "pixels that are divided lie in steps")
+    return replace(c, rows=_united(c.rows), cols=_united(c.cols))
+
+
+def _united(axis: WindowAxis) -> WindowAxis:
+    seen = [at for residue in _residues(axis) for at in residue]
+    refuse_if(not seen, "no pixel is seen")
+    out = -(-axis.out // axis.div)
+    return WindowAxis(axis.extent, out, max(seen) - min(seen) + 1, 1, 1, min(seen), 1)
+
+
+def _residues(axis: WindowAxis) -> list[list[int]]:
+    """For each residue of the output's positions where the taps that divide are, for the first of them."""
+    at = [[a + axis.tap * t + axis.origin for t in range(axis.taps)] for a in range(min(axis.div, axis.out))]
+    return [[i // axis.div for i in found if i % axis.div == 0] for found in at]
+
+
+def _classes(c: Convolution) -> list[int]:
+    """Terms of the sums of each class of pixels."""
+    return [c.ins * len(r) * len(s) for r in _residues(c.rows) for s in _residues(c.cols)]
 
 
 @dataclass(frozen=True)
@@ -100,30 +147,30 @@ class _Strips:
     dots: int
 
 
-def _strips(conv: Convolution, taps: int, vector: int, far: bool) -> _Strips:
+def _strips(found: Convolution, conv: Convolution, taps: int, vector: int, far: bool) -> _Strips:
     pixels, panel = conv.rows.out * conv.cols.out, _PANEL_TILE.vectors * vector
-    by_tap = (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
+    by_tap = found is conv and (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
     dots = pixels % vector if by_tap and pixels % vector <= DOTS else 0
     if conv.outs < PANEL_OUTS or not (far or dots):
         return _Strips(pixels, 0, 0)
     return _Strips(panel, taps * panel + dots * rounded(taps, vector), dots)
 
 
-def _operations(conv: Convolution, strips: _Strips, taps: int, vector: int) -> float:
-    """Vector operations of an image's sums and of packing."""
-    pixels = conv.rows.out * conv.cols.out
+def _operations(conv: Convolution, strips: _Strips, classes: list[int], vector: int) -> float:
+    """Vector operations of an image's sums and of packing. `classes`: terms of the sums of each class of pixels."""
+    pixels, taps = conv.rows.out * conv.cols.out, sum(classes)
     vectors = -(-pixels // vector) - (strips.dots > 0)
     if not strips.packed:
-        return cost(_TILE, conv.outs, [(vectors, taps)])
+        return sum(cost(_TILE, conv.outs, [(vectors, terms)]) for terms in classes)
     panels, rest = divmod(vectors, _PANEL_TILE.vectors)
-    operations = panels * cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, taps)])
+    operations = panels * sum(cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, terms)]) for terms in classes)
     operations += constants.ROWS_PACK * taps * vectors
     if conv.rows.taps * conv.cols.taps == 1:
         size = constants.VECTOR_BYTES // vector
         many = -(-vectors // _PANEL_TILE.vectors)
         operations += weight_lines(_PANEL_TILE, conv.outs, many, taps, conv.w_in * size, conv.weights * size)
     if rest:
-        operations += cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, taps)])
+        operations += sum(cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, terms)]) for terms in classes)
     if strips.dots:
         operations += strips.dots * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
     return operations
