@@ -18,3 +18,12 @@ class BackendError(CodedError):
         self, code: str, message: str, help: str | None = None, exit_code: int = 4, span: Span | None = None
     ) -> None:
         super().__init__(code, message, help, exit_code, span)
+
+
+class NoAlgorithm(BackendError):
+    """A library does not compute the contraction at this path, on this device and in its workspace (E0924)."""
+
+    def __init__(self, path: str, message: str) -> None:
+        help = "`netloom tune` takes another candidate; `--no-lock` runs without a library"
+        super().__init__("E0924", message, help, exit_code=5)
+        self.path = path

@@ -30,6 +30,7 @@ from common import ROOT, WORK, table, write_results
 sys.path.insert(0, str(ROOT))
 
 from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.cudnn import STRATEGIES as CUDNN
 from backends.protocol import Instance
 from backends.stopwatch import seconds
 from compiler.core.source import NOWHERE
@@ -334,7 +335,8 @@ def main() -> None:
     names = arguments.only.split(",")
     peer = {} if arguments.no_cudnn else peers(names, not arguments.no_exchanged, arguments.limit)
     backend = CudaBackend()
-    found = problems(names, arguments.within, permitted(backend.capabilities, Numerics()).strategies)
+    own = permitted(backend.capabilities, Numerics()).strategies - CUDNN
+    found = problems(names, arguments.within, own)
     whole = program(found, backend)
     artifact = backend.build(whole, WORK / "convolutions", {})
     print(f"{artifact.compile_seconds:.1f} CPU s of compiling", flush=True)

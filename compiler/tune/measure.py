@@ -3,8 +3,8 @@
 Contractions of one structure are built together, every candidate (strategies/variants.py) of each as a phase of one
 program, since candidates of one text compile once; each is run on random data of its real shape: in rounds over all its
 candidates, so that background load affects all of them, and the median of each. A candidate whose result is further off
-than the class of its products permits is rejected (compiler/tune/accuracy.py). Results are cached on disk: a
-measurement that is known is found without building anything.
+than the class of its products permits is rejected (compiler/tune/accuracy.py), and one that a library refuses is none.
+Results are cached on disk: a measurement that is known is found without building anything.
 
 Assumes: a lowered model; a backend that can build and load on this machine.
 Guarantees: only candidates of the model's order class are measured, so tuning keeps the guarantees on results.
@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from backends.errors import NoAlgorithm
 from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, toolchain
 from compiler.core.cache import cache_folder, find_value, keep_value
@@ -142,13 +143,12 @@ def measure(sites: Sequence[Site], bench: Bench, known: Known | None = None) -> 
 
 
 def _timed(known: Known, bench: Bench) -> Iterator[Measured]:
-    instance = None
-    if known.program is not None and known.artifact is not None:
-        instance = bench.backend.load(known.artifact, known.program, 1)
+    keys = known.keys  # of all candidates
+    known, instance = _loaded(known, bench)
     try:
         arrays = {a.name: a for a in known.program.arrays} if known.program is not None else {}
         number = 0
-        for site, key, found in zip(known.sites, known.keys, known.found, strict=True):
+        for site, key, found in zip(known.sites, keys, known.found, strict=True):
             if found is None:
                 assert instance is not None
                 found = _measured(site, number, arrays, instance, bench)
@@ -158,6 +158,27 @@ def _timed(known: Known, bench: Bench) -> Iterator[Measured]:
     finally:
         if instance is not None:
             instance.close()
+
+
+def _loaded(known: Known, bench: Bench) -> tuple[Known, Instance | None]:
+    """What is to be measured, loaded: without the candidates for which a library has no algorithm on this device."""
+    while known.program is not None and known.artifact is not None:
+        try:
+            return known, bench.backend.load(known.artifact, known.program, 1)
+        except NoAlgorithm as e:
+            known = compiled(list(_without(known, e.path.partition("/")[0])), bench)
+    return known, None
+
+
+def _without(known: Known, phase: str) -> Iterator[Site]:
+    """The contractions, one of them without the candidate that a phase measures."""
+    number = 0
+    for site, found in zip(known.sites, known.found, strict=True):
+        if found is not None:
+            yield site
+            continue
+        yield replace(site, ways=tuple(w for k, w in enumerate(site.ways) if phase_of(number, k) != phase))
+        number += 1
 
 
 def _measured(site: Site, number: int, arrays: Mapping[str, l2.Array], instance: Instance, bench: Bench) -> Measured:
@@ -283,6 +304,7 @@ def _kept(site: Site, path: Path) -> Measured | None:
     if found is None:
         return None
     times, errors = ({str(k): float(v) for k, v in found[part].items()} for part in ("microseconds", "errors"))
+    site = replace(site, ways=tuple(w for w in site.ways if identity(w) in times))  # libraries refused the others
     return Measured(site, times, tuple(map(str, found["wrong"])), errors)
 
 

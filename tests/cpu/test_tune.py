@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import compiler.tune.measure as module
 import netloom
 from backends.cpu.backend import LANES, CpuBackend
+from backends.errors import NoAlgorithm
 from backends.protocol import Instance
 from compiler.cli.app import app
 from compiler.core.diagnostics import RunError
@@ -147,6 +149,27 @@ def test_what_is_known_needs_no_build(fresh: Path, monkeypatch: pytest.MonkeyPat
     first = measure([here], bench(timer))
     monkeypatch.setattr(CpuBackend, "compile", None)
     assert measure([here], bench(timer)) == first
+
+
+def test_what_a_library_refuses_is_no_candidate(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the second of two contractions, two candidates; both are measured with the others, and known from then on."""
+    one, two = site(dense(48, 31, 29)), site(dense(48, 31, 17))
+    refused, load = [f"{phase_of(1, k)}/y" for k in (2, 1)], CpuBackend.load
+
+    def picky(backend: CpuBackend, artifact: Any, program: Merged, seed: int) -> Instance:
+        if refused:
+            raise NoAlgorithm(refused.pop(0), "the library has none")
+        return load(backend, artifact, program, seed)
+
+    monkeypatch.setattr(CpuBackend, "load", picky)
+    timer, asked = counted(lambda phase: 10.0)
+    found = measure([one, two], bench(timer))
+    left = [identity(w) for k, w in enumerate(two.ways) if k not in (1, 2)]
+    assert [list(map(identity, m.site.ways)) for m in found] == [list(map(identity, one.ways)), left]
+    assert [set(m.microseconds) for m in found] == [set(map(identity, one.ways)), set(left)]
+    asked.clear()
+    assert measure([one, two], bench(timer)) == found
+    assert asked == []
 
 
 def test_contractions_of_one_structure_are_built_together(fresh: Path) -> None:

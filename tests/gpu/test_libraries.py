@@ -14,6 +14,7 @@ import netloom
 from backends.cuda.run import cublaslt as library
 from backends.cuda.run import cudnn
 from backends.cuda.run.backend import CudaBackend
+from backends.errors import BackendError
 from backends.protocol import Instance
 from compiler.ir.level2.program import Order
 from compiler.ir.space import DType
@@ -24,7 +25,7 @@ from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies import exchange
 from compiler.strategies.cuda.vendor.cublaslt import KINDS
 from compiler.strategies.pins import problem_digest, structure_digest
-from compiler.strategies.variants import ways
+from compiler.strategies.variants import identity, ways
 from compiler.tune.measure import Bench, measure
 from compiler.tune.sites import Site
 from compiler.tune.wishes import Wishes, parsed
@@ -100,6 +101,18 @@ def test_exchanged_convolutions(direction: int | None, monkeypatch: pytest.Monke
     for here in sites:
         (result,) = measure([here], Bench(DType.F32, Order.REPRODUCIBLE, BACKEND, {}, 1, ran, BACKEND.capabilities))
         assert result.wrong == ()
+
+
+def test_what_a_library_refuses_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(strategy: str, *given: object) -> None:
+        raise BackendError("E0924", f"no algorithm for {strategy}", exit_code=5)
+
+    here = site(conv(CONVOLUTIONS[1]), ("cudnn", "direct_conv"))
+    monkeypatch.setattr(cudnn, "convolution", refuse)
+    (result,) = measure([here], Bench(DType.F32, Order.REPRODUCIBLE, BACKEND, {}, 1, ran, BACKEND.capabilities))
+    left = {identity(w) for w in here.ways if w is None or not w.strategy.startswith("cudnn")}
+    assert 1 < len(left) < len(here.ways)
+    assert set(map(identity, result.site.ways)) == set(result.microseconds) == left
 
 
 def test_a_model_that_is_locked_to_the_library_trains_as_without(tmp_path: Path) -> None:

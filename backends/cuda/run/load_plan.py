@@ -28,8 +28,9 @@ from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, 
 from backends.cuda.run.libraries import WORKSPACE
 from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
+from backends.errors import BackendError, NoAlgorithm
 from backends.kernel_ir.descriptor import Compiled
-from backends.protocol import AnyArray, BackendError
+from backends.protocol import AnyArray
 from compiler.ir.level2.dependence import beside, conflicts, launched, paired, touched
 from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import Placement, overlaps
@@ -229,7 +230,7 @@ def _calls(out: Prepared, work: Work, place: Place, label: str) -> tuple[KernelC
     for call in calls_of(work):
         steps = [place.first + many * at - own for at in range(place.steps)]  # to the rows of each
         if call.library is not None:
-            runs = (_library(out.device, work, call, place.words[call.row + by]) for by in steps)
+            runs = (_library(out.device, work, call, call.row + by, place.words) for by in steps)
             ready.append(LibraryCall(label, tuple(runs)))
             continue
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
@@ -245,15 +246,21 @@ def _calls(out: Prepared, work: Work, place: Place, label: str) -> tuple[KernelC
     return tuple(ready)
 
 
-def _library(device: Device, work: Work, call: Call, row: Words) -> Callable[[int], None]:
-    """What runs a contraction by a library, for the addresses in a row."""
+def _library(device: Device, work: Work, call: Call, at: int, words: Words) -> Callable[[int], None]:
+    """What runs a contraction by a library, for the addresses in row `at`. Raises NoAlgorithm where it does not."""
     names = [f.name for f in work.template.formals]
     types = {f.name: f.dtype for f in work.template.formals}
     used = ("x0", "x1", "y", WORKSPACE)
-    operands = {name: (int(row[names.index(name)]), types[name]) for name in used}
+    operands = {name: (int(words[at][names.index(name)]), types[name]) for name in used}
     made = cudnn.convolution if call.function in cudnn.STRATEGIES else cublaslt.product
     assert call.library is not None
-    return made(call.function, call.library, operands, device.stream.handle)
+    try:
+        return made(call.function, call.library, operands, device.stream.handle)
+    except BackendError as e:
+        if e.code != "E0924":
+            raise
+        path = work.rows.paths[at] if at < len(work.rows.paths) else work.template.name
+        raise NoAlgorithm(path, f"`{path}`: {e.message}") from None
 
 
 def _shared(out: Prepared, call: Call, label: str) -> int:
