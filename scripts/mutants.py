@@ -248,6 +248,18 @@ MUTANTS = (
         ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cpu-reproducible-float32]",),
     ),
     Mutant(
+        "slices are read where they lie",
+        ("compiler.passes.kernels.place_parts:_Placing.slice",),
+        _always(None),
+        ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cuda-reproducible-float32]",),
+    ),
+    Mutant(
+        "strategies read through strides",
+        ("compiler.strategies.strategy:Strategy.reads",),
+        lambda reads: lambda self, p: reads(self, p) and not any(t.whole for t in p.operands),
+        ("tests/cpu/test_place_parts.py::test_parts_of_parts_are_read_by_strategies[cuda-reproducible]",),
+    ),
+    Mutant(
         "what a step makes lies in its place",
         ("compiler.passes.kernels.lower_scan:_Reserving.result",),
         _copied,

@@ -8,6 +8,7 @@ Does not: choose or print.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,8 +41,9 @@ class Strategy:
     """An algorithm. `match`: its choice for a problem; `variants`: others that are worth measuring,
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
     has to permit at least; `bf16`: whether it reads operands that are bf16 in memory; `windows`: whether it reads
-    those of which windows have one element (l1.Tensor.windows); `panels`: those in panels (l1.Tensor.panel). Those
-    of other packages have a `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
+    those of which windows have one element (l1.Tensor.windows); `panels`: those in panels (l1.Tensor.panel); `strided`:
+    those between whose elements others lie, wherever they begin (l1.Tensor.whole). Those of other packages have a
+    `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
 
     name: str
     match: Match
@@ -52,12 +54,12 @@ class Strategy:
     bf16: bool = False
     windows: bool = False
     panels: bool = False
+    strided: bool = False
 
     def reads(self, p: Problem) -> bool:
         """Whether it can read the operands of a problem."""
-        plain = (self.windows or not any(t.windows for t in p.operands)) and (
-            self.panels or not any(t.panel for t in p.operands)
-        )
+        fit = (self.windows, self.panels, self.strided)
+        plain = all(all(map(operator.or_, fit, (not t.windows, not t.panel, not t.whole))) for t in p.operands)
         return plain and (self.bf16 or not any(p.stored))
 
     def choice(self, p: Problem) -> Choice | None:

@@ -1,4 +1,4 @@
-"""Parts of a concatenation are computed in their places in it."""
+"""Parts of a concatenation are computed in their places in it, and slices are read where they lie."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from backends.registry import backend
 from compiler.ir.level2.program import Merged
 from compiler.passes.kernels import lower_tensors
-from compiler.passes.pipeline.lower import lower
+from compiler.passes.pipeline.lower import Lowered, lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load
 
@@ -23,7 +23,8 @@ network:
     - dense: {name: a, inputs: x, units: 4, activation: tanh}
     - dense: {name: b, inputs: x, units: UNITS, activation: sigmoid}
     - concat: {name: wide, inputs: [a, b], axis: 1}
-    - dense: {name: c, inputs: wide, units: 4, activation: tanh}
+    - slice: {name: some, inputs: wide, axis: 1, from: 1, to: 5}
+    - dense: {name: c, units: 4, activation: tanh}
     - dense: {name: d, inputs: wide, units: 4, activation: relu}
     - concat: {name: long, inputs: [c, d], axis: 0}
     - flatten: {}
@@ -57,6 +58,10 @@ def _moved(merged: Merged) -> set[str]:
     return {t.name for t in merged.templates if t.name.endswith(".y: moved")}
 
 
+def _placed(lowered: Lowered, verdict: str = "in place") -> set[str]:
+    return {d.subject for d in lowered.decisions if (d.pass_name, d.verdict) == ("place_parts", verdict)}
+
+
 @pytest.mark.parametrize(
     ("order", "precision"), [("bitwise", "float32"), ("reproducible", "float32"), ("reproducible", "mixed")]
 )
@@ -64,9 +69,49 @@ def _moved(merged: Merged) -> set[str]:
 def test_concatenations_have_no_kernel(tmp_path: Path, target: str, order: str, precision: str) -> None:
     text = _text(tmp_path, order).replace("order:", f"precision: {precision}, order:")
     lowered = lower(model_of(text, tmp_path), backend(target).capabilities, verify=True)
-    assert not _moved(lowered.merged)
-    found = {(d.subject, d.verdict) for d in lowered.decisions if d.pass_name == "place_parts"}
-    assert found == {(f"{phase}: {name}.y", "in place") for phase in ("train", "eval") for name in ("wide", "long")}
+    assert _moved(lowered.merged) == ({"some.y: moved"} if (target, order) == ("cpu", "reproducible") else set())
+    names = ("wide", "long", *(("some",) if not _moved(lowered.merged) else ()))
+    assert _placed(lowered) == {f"{phase}: {name}.y" for phase in ("train", "eval") for name in names}
+
+
+SKIPPED = """\
+language: 1
+name: skipped
+network:
+  inputs: {x: {shape: [3, 8, 8]}, label: {shape: [], dtype: int32}}
+  layers:
+    - conv2d: {name: a, inputs: x, filters: 8, kernel: 3, padding: 1}
+    - batch_norm: {}
+    - conv2d: {name: b, filters: 8, kernel: 3, padding: 1, activation: relu}
+    - concat: {name: two, inputs: [a, b]}
+    - conv2d: {name: c, filters: 8, kernel: 3, padding: 1, activation: relu}
+    - concat: {name: three, inputs: [two, c]}
+    - slice: {name: some, from: 6, to: 18}
+    - conv2d: {filters: 4, kernel: 3}
+    - flatten: {}
+    - dense: {name: logits, units: 3}
+train:
+  data: {file: samples.npz, inputs: {x: x, label: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  optimizer: {sgd: {learning_rate: 1}}
+  batch: 32
+  epochs: 1
+numerics: {order: ORDER}
+"""
+
+
+@pytest.mark.parametrize(("target", "order"), [("cpu", "bitwise"), ("cuda", "bitwise"), ("cuda", "reproducible")])
+def test_parts_of_parts_are_read_by_strategies(tmp_path: Path, target: str, order: str) -> None:
+    """What a join has is read by convolutions, and joined again."""
+    label = np.zeros(32, np.int32)
+    np.savez(tmp_path / "samples.npz", x=np.zeros((32, 3, 8, 8), np.float32), label=label)
+    model = model_of(SKIPPED.replace("ORDER", order), tmp_path)
+    lowered = lower(model, backend(target).capabilities, verify=True)
+    assert not _placed(lowered, "copied")
+    assert _placed(lowered) >= {f"{phase}: {n}.y" for phase in ("train", "eval") for n in ("two", "three", "some")}
+    assert "train: a.biased.grad" in _placed(lowered)
+    whole = {a.within for a in lowered.merged.arrays if a.name in ("train/a.biased", "train/two.y")}
+    assert whole == {"train/three.y"}
 
 
 @pytest.mark.usefixtures("cc")
@@ -138,8 +183,7 @@ def test_strategies_of_a_gpu_store_parts(
     np.savez(tmp_path / "samples.npz", x=rng.normal(size=(2 * batch, 3, size, size)).astype(np.float32), label=label)
     text = WINDOWS.replace("SIZE", str(size)).replace("BATCH", str(batch)).replace("NUMERICS", numerics)
     lowered = lower(model_of(text, tmp_path), backend("cuda").capabilities)
-    placed = {d.subject for d in lowered.decisions if (d.pass_name, d.verdict) == ("place_parts", "in place")}
-    assert placed >= {f"train: {name}.y" for name in ("mixed1", "mixed2", "wide")}
+    assert _placed(lowered) >= {f"train: {name}.y" for name in ("mixed1", "mixed2", "wide")}
     found = _trained(text, tmp_path, "cuda")
     monkeypatch.setattr(lower_tensors, "place_parts", lambda *_: None)
     assert found == _trained(text, tmp_path, "cuda")

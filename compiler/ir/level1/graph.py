@@ -27,7 +27,8 @@ class Tensor:
     (window_choices); no array has such a tensor: what reads it, reads the operands of the Contract that makes it.
     `pitch`: elements from one row along the last axis to the next, where that is more than its extent (pad_rows).
     `panel`: rows whose elements at one place of the last axis are side by side, then those at the next place, and after
-    the last one the next rows; the array has whole panels (pack_panels). Its strides say nothing."""
+    the last one the next rows; the array has whole panels (pack_panels). Its strides say nothing.
+    `whole`: the extents of the tensor in whose array it lies, as a part; its strides are that one's (place_parts)."""
 
     name: str
     shape: tuple[int, ...]
@@ -36,6 +37,7 @@ class Tensor:
     windows: tuple[int, ...] = ()
     pitch: int = 0
     panel: int = 0
+    whole: tuple[int, ...] = ()
 
     @property
     def room(self) -> tuple[int, ...]:
@@ -47,7 +49,7 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements per step along each axis of its array, row by row."""
-        *inner, _ = accumulate(reversed(self.room), mul, initial=1)
+        *inner, _ = accumulate(reversed(self.whole or self.room), mul, initial=1)
         return tuple(reversed(inner))
 
 

@@ -21,7 +21,7 @@ from compiler.ir.space import Affine, along
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
 from compiler.passes.kernels.nest_builder import ROW, Loops, Walk
-from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
+from compiler.passes.kernels.tensor_phase import Phase, Place, array_formal, axes_of, emit_row
 from compiler.passes.program.decisions import Decision
 
 Dims = list[tuple[str, int]]
@@ -46,8 +46,17 @@ def lower_elements(
             _gather(p, node, epilogue, in_place)
         case l1.ScatterAdd():
             _scatter_add(p, node)
+        case l1.Move() if node.out.name in p.slices:
+            _slice(p, node)
         case l1.Move() if node.out.name not in p.joined:
             _move(p, node, epilogue, in_place)
+
+
+def _slice(p: Phase, node: l1.Move) -> None:
+    """Where its elements lie."""
+    name, whole = node.out.name, p.builder.arrays[p.arrays[node.ins[0]]]
+    p.places[name] = Place(whole.within or whole.name, whole.first + p.slices[name])
+    p.arrays[name] = p.temporary(node.out, node.span)
 
 
 def _move(p: Phase, node: l1.Move, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:

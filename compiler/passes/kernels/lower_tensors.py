@@ -211,7 +211,7 @@ def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
     """Whether what an epilogue reaches has all axes of a result but the last, in the order of memory, or none."""
     rows, own = [plain_dim(a) for a in node.out_map[:-1]], [walk.dim(a) for a in range(len(walk.axes))]
     whole = own[: len(rows)] == rows and walk.tensor.shape[: len(rows)] == node.out.shape[:-1] and None not in own
-    return (whole or not {*own} & {*rows}) and walk.tensor.name not in p.parts
+    return (whole or not {*own} & {*rows}) and not p.placed(walk.tensor).whole
 
 
 def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
@@ -332,7 +332,8 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
 class _Kernels:
     """Which nodes share a kernel. `fused`: epilogues of contractions; `beside`: reductions by the first of them;
     `groups`: maps by the first of them; `in_place`: map -> the variable that it writes; `there`: the same, and result
-    -> the operand whose array it reuses; `rows`: kernels of rows by their first reduction."""
+    -> the operand whose array it reuses; `rows`: kernels of rows by their first reduction; `early`: that reduction, by
+    the first of their maps."""
 
     fused: Mapping[str, Epilogue]
     beside: Mapping[str, tuple[l1.Contract, ...]]
@@ -340,6 +341,7 @@ class _Kernels:
     in_place: dict[str, str]
     there: dict[str, str]
     rows: Mapping[str, Row]
+    early: Mapping[str, str]
 
     def starts(self, nodes: tuple[l1.Node, ...]) -> dict[str, l1.Contract]:
         """The contraction with which the kernel of a tensor begins, where one does."""
@@ -365,10 +367,16 @@ def _kernels(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> 
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
     found, fourth = rows(nodes, outputs, in_place, sums, groups, partial(_is_row, p), partial(_is_plain, p))
     early = {row.maps[0].out.name: name for name, row in found.items() if row.maps}
-    again, fifth = reused(nodes, outputs, in_place, sums.fused, groups, early)
-    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third, *fourth, *fifth)]
-    alone = {name: group for name, group in groups.items() if name not in early}
-    return _Kernels(sums.fused, sums.groups, alone, in_place, in_place | again, found)
+    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third, *fourth)]
+    return _Kernels(sums.fused, sums.groups, groups, in_place, in_place, found, early)
+
+
+def _reusing(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], kernels: _Kernels) -> _Kernels:
+    """With results in the arrays of operands."""
+    kept = (*outputs, *p.held)
+    again, made = reused(nodes, kept, kernels.in_place, kernels.fused, kernels.groups, kernels.early)
+    p.decisions += [d.within(p.graph.phase) for d in made]
+    return replace(kernels, there=kernels.in_place | again)
 
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
@@ -385,9 +393,11 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
             weights.lower_weight(p, node)
         elif isinstance(node, l1.Variable):
             weights.lower_variable(p, node)
-    scans = reserve(p, nodes, {*p.graph.outputs, *kernels.there})
-    fixed = {*p.graph.outputs, *kernels.there, *kernels.there.values()}
-    place_parts(p, nodes, fixed, kernels.fused.keys(), partial(_stores_plainly, p, kernels.starts(nodes)))
+    scans = reserve(p, nodes, {*p.graph.outputs, *kernels.in_place})
+    fixed = {*kernels.in_place, *kernels.in_place.values()}
+    stores = partial(_stores_plainly, p, kernels.starts(nodes))
+    place_parts(p, nodes, fixed, kernels.fused.keys(), stores, lambda node: _strategy(p, node)[0])
+    kernels = _reusing(p, nodes, p.graph.outputs, kernels)
     for node in nodes:
         if isinstance(node, l1.Scan):
             _scan(p, scans[name_of(node)], data)
@@ -411,6 +421,7 @@ def _scan(p: Phase, steps: Steps, data: DataSet) -> None:
     given = (*l1.outside(scan), *(c.state.name for c in scan.carried), *(g.part.name for g in scan.given))
     there = (l1.Variable(p.tensors[name], 0.0) for name in given)
     kernels = _kernels(p, (*there, *scan.body), l1.taken(scan))
+    kernels = _reusing(p, (*there, *scan.body), l1.taken(scan), kernels)
     first = p.builder.launches(p.graph.phase)
     for node in scan.body:
         _lower_node(p, node, kernels, data)
@@ -424,7 +435,7 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             lower_source(p, node, data)
         case l1.Constant():
             weights.lower_constant(p, node)
-        case l1.Map() if node.out.name in kernels.groups:
+        case l1.Map() if node.out.name in kernels.groups and node.out.name not in kernels.early:
             _maps(p, kernels.groups[node.out.name], kernels.there)
         case l1.Contract():
             _sum(p, node, kernels)

@@ -25,18 +25,10 @@ ROW = "row"
 
 
 @dataclass(frozen=True)
-class Part:
-    """Where the elements of a tensor lie that is a part of a larger one along an axis."""
-
-    whole: l1.Tensor
-    axis: int
-
-
-@dataclass(frozen=True)
 class Walk:
     """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `steps_first`:
     in the array, axis 1 is the outermost. `guarded`: axes whose index may be out of bounds, for some sizes.
-    `chosen`: the axis that the local ROW indexes. `part`: the array is that of another tensor."""
+    `chosen`: the axis that the local ROW indexes."""
 
     formal: str
     tensor: l1.Tensor
@@ -44,17 +36,16 @@ class Walk:
     steps_first: bool = False
     guarded: frozenset[int] = frozenset()
     chosen: int | None = None
-    part: Part | None = None
 
     def dim(self, axis: int) -> str | None:
         """The dim that an axis follows within its extent, if it follows one alone."""
         return None if axis in self.guarded or axis == self.chosen else plain_dim(self.axes[axis])
 
     def place(self, axis: int) -> int:
-        """The position of an axis in the array, with a gap before that along which others lie beside a part."""
-        last = len(self.tensor.shape) - 1
-        beside = (self.part is not None and axis >= self.part.axis) or (self.tensor.pitch > 0 and axis >= last)
-        return 1 - axis if self.steps_first and axis < 2 else axis + beside
+        """The position of an axis in the array, with a gap before each that is longer there."""
+        t = self.tensor
+        gaps = sum(own != extent for own, extent in zip(t.shape[: axis + 1], t.whole or t.room, strict=False))
+        return 1 - axis if self.steps_first and axis < 2 else axis + gaps
 
 
 @dataclass(frozen=True)
@@ -154,7 +145,7 @@ def build_loops(
 
 def _strides(w: Walk, lanes: int) -> tuple[int, ...]:
     """Of the axes of a walk, in elements."""
-    found = strides_of(w.tensor if w.part is None else w.part.whole, lanes)
+    found = strides_of(w.tensor, lanes)
     if not w.steps_first:
         return found
     blocks = w.tensor.shape[0] // (lanes if lanes and w.tensor.batched else 1)

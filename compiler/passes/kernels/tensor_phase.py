@@ -20,7 +20,7 @@ from compiler.expr.ast import Expr
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.layout.assign_layouts import array_of, strides_of
-from compiler.passes.kernels.nest_builder import Loops, Part, Walk, build_loops
+from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice, choose, problem_key
@@ -63,8 +63,9 @@ class Phase:
     ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
     rows: bool = False  # threads that share a row go on with its elements (Capabilities.rows)
     places: dict[str, Place] = field(default_factory=dict)  # of tensors that lie in arrays of others
-    parts: dict[str, Part] = field(default_factory=dict)  # those whose elements are not side by side there
-    joined: set[str] = field(default_factory=set)  # tensors that consist of such parts
+    joined: set[str] = field(default_factory=set)  # tensors that consist of others, as their parts
+    slices: dict[str, int] = field(default_factory=dict)  # what is a part of its operand -> its first element there
+    held: set[str] = field(default_factory=set)  # tensors whose arrays others share
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     chosen_in: dict[str, str] = field(default_factory=dict)  # tensor of windows -> array that says which element it has
     tiled: dict[str, list[l1.TileSum]] = field(default_factory=dict)  # product -> the sums in its kernel
@@ -90,13 +91,10 @@ class Phase:
         guarded: bool = False,
     ) -> Loops:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
-        walks = [replace(w, part=self.parts.get(w.tensor.name)) for w in walks]
-        walked = tuple(
-            (w.formal, w.axes, w.tensor.shape, w.tensor.room, w.tensor.batched, w.steps_first, w.guarded, w.chosen)
-            + ((w.part.whole.shape, w.part.axis) if w.part is not None else ())
-            for w in walks
-        )
-        key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
+        walks = [replace(w, tensor=self.placed(w.tensor)) for w in walks]
+        walked = tuple((w.formal, w.axes, w.tensor.batched, w.steps_first, w.guarded, w.chosen) for w in walks)
+        extents = tuple((w.tensor.shape, w.tensor.whole or w.tensor.room) for w in walks)
+        key = (walked, extents, tuple(dims), tuple(parallel), literal, separate, guarded)
         if key not in self.known:
             self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
         return self.known[key]
@@ -117,16 +115,20 @@ class Phase:
         if (at := self.places.get(tensor.name)) is not None:
             role = self.builder.arrays[at.within].role
             array = replace(array, role=role, within=at.within, first=at.first, by_step=at.by_step, ring=at.ring)
-        if (part := self.parts.get(tensor.name)) is not None:
-            array = replace(array, reach=self._reach(tensor, part))
-        return self.builder.array(array)
+        tensor = self.placed(tensor)
+        return self.builder.array(replace(array, reach=self._reach(tensor)) if tensor.whole else array)
 
-    def _reach(self, tensor: l1.Tensor, part: Part) -> int:
+    def placed(self, tensor: l1.Tensor) -> l1.Tensor:
+        """The tensor as it lies in the array of a larger one, if it does."""
+        known = self.tensors.get(tensor.name)
+        return tensor if known is None or tensor.whole or not known.whole else replace(tensor, whole=known.whole)
+
+    def _reach(self, tensor: l1.Tensor) -> int:
         """The elements from the first one of a part to its last one."""
         lanes = self.lanes if tensor.batched else 0
         first, *others = tensor.shape
         counts = (-(-first // lanes) if lanes else first, *others)
-        strides = strides_of(part.whole, self.lanes)
+        strides = strides_of(tensor, self.lanes)
         return sum((n - 1) * by for n, by in zip(counts, strides, strict=True)) + max(lanes, 1)
 
     def workspace(self, name: str, elements: int, span: Span) -> str:

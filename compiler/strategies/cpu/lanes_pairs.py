@@ -75,4 +75,4 @@ def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dic
     return {d: s * lanes for d, s in zip(dims, tensor.strides, strict=True) if d is not None}
 
 
-STRATEGY: Final = Strategy(NAME, match, by_tile(DOTS))
+STRATEGY: Final = Strategy(NAME, match, by_tile(DOTS), strided=True)

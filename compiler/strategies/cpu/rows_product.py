@@ -232,5 +232,5 @@ def _depths(p: Problem, choice: Choice) -> list[Choice]:
     return [with_columns(choice, s_depth=SHALLOW)]
 
 
-STRATEGY: Final = Strategy(NAME, match, _depths)
-LANES_STRATEGY: Final = Strategy(LANES_NAME, match_lanes, _depths)
+STRATEGY: Final = Strategy(NAME, match, _depths, strided=True)
+LANES_STRATEGY: Final = Strategy(LANES_NAME, match_lanes, _depths, strided=True)

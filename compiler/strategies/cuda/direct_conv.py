@@ -247,4 +247,4 @@ def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target,
     return Choice(name, literals, tuple(best.columns.items()), 0, us)
 
 
-STRATEGY: Final = Strategy(NAME, lambda p: either(0, partial(_match, p)), windows=True)
+STRATEGY: Final = Strategy(NAME, lambda p: either(0, partial(_match, p)), windows=True, strided=True)

@@ -176,4 +176,4 @@ def choice(
     return Choice(name, literals, tuple(values.items()), scratch, microseconds)
 
 
-STRATEGY: Final = Strategy(NAME, lambda p: either(1, partial(_match, p)), windows=True)
+STRATEGY: Final = Strategy(NAME, lambda p: either(1, partial(_match, p)), windows=True, strided=True)

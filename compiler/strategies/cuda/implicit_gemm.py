@@ -124,4 +124,4 @@ def _choice(p: Problem, product: tuple[int, int, int, int], t: Tiling) -> Choice
     return tiled(p, NAME, t, batch * -(-m // tile.m) * -(-n // tile.n), tile.m * tile.n, microseconds=us)
 
 
-STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants), bf16=True)
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants), bf16=True, strided=True)

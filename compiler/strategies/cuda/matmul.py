@@ -81,4 +81,4 @@ def variants(p: Problem) -> list[Choice]:
     return choices(lambda t: tiled(p, NAME, t, tiles(t.tile, m, n), TILES[t.tile] ** 2), fastest)
 
 
-STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants), strided=True)

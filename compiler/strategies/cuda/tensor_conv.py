@@ -179,7 +179,7 @@ def strategies(name: str, image: int, match: Callable[..., Choice]) -> tuple[Str
         def tried(p: Problem) -> Choice:
             return either(image, partial(match, p, kind=kind))
 
-        return Strategy(f"{name}_{kind}", tried, products="exact" if stored else kind, bf16=stored)
+        return Strategy(f"{name}_{kind}", tried, products="exact" if stored else kind, bf16=stored, strided=True)
 
     return tuple(map(of, KINDS))
 

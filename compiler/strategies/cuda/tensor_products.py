@@ -105,6 +105,12 @@ def variants(p: Problem, name: str) -> list[Choice]:
 
 
 STRATEGIES: Final = tuple(
-    Strategy(name, partial(_match, name=name), found_by(partial(variants, name=name)), name.rpartition("_")[2])
+    Strategy(
+        name,
+        partial(_match, name=name),
+        found_by(partial(variants, name=name)),
+        name.rpartition("_")[2],
+        strided=True,
+    )
     for name in KINDS
 )
