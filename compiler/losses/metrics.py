@@ -71,7 +71,7 @@ def _top(m: Measured) -> Sums:
     before = (X0 > X1) | X0.eq(X1) & (d < X2)
     operands = (identity(scores), (own, row), (m.target, row))
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
-    k = float(name.removeprefix("top_"))
+    k = float(name.rpartition("top_")[2])
     limit = g.map(f"{name}.k", Ref("k"), (), like=l1.Tensor("", ()), scalars=(("k", k),))
     body: Expr = Cond(X0 < X1, X2, Num(0.0))
     reads = (identity(rank), (limit, ()), _along(m.mask))
@@ -108,13 +108,13 @@ def _confusion(m: Measured) -> Sums:
     same = X0.eq(d)
     one_hot = Cond(same, Num(1.0), Num(0.0))
     every = (*row, last)
-    there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((m.target, row), _along(m.mask)), scores, every)
-    found = g.reduce("confusion.found", one_hot, ((first, row),), scores, every)
+    there = g.reduce(f"{m.name}.there", Cond(same, X1, Num(0.0)), ((m.target, row), _along(m.mask)), scores, every)
+    found = g.reduce(f"{m.name}.found", one_hot, ((first, row),), scores, every)
     rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
     at = tuple(along(n) for n, _ in rows)
     dims, out = (("k", classes), ("j", classes), *rows), (along("k"), along("j"))
     operands = ((there, (*at, along("k"))), (found, (*at, along("j"))))
-    return {"counts": g.contract("confusion.counts", dims, out, operands, X0 * X1, batched=False)}
+    return {"counts": g.contract(f"{m.name}.counts", dims, out, operands, X0 * X1, batched=False)}
 
 
 def _binary_counts(m: Measured) -> Sums:

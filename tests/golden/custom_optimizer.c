@@ -780,16 +780,16 @@ NL_KERNEL(k11_sum_over_d0) {
     }
 }
 
-/* ---- k12  accuracy.first: minimum over d1 */
+/* ---- k12  batch.accuracy.first: minimum over d1 */
 typedef struct {
-    nl_u64 first_; /* real [d0][lane], written */
+    nl_u64 accuracy_first_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 x_2_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k12_row;
 NL_KERNEL(k12_minimum_over_d1) {
     NL_ROWS(k12_row) {
-        real *restrict const first_p_ = nl_at(ctx, self->first_);
+        real *restrict const accuracy_first_p_ = nl_at(ctx, self->accuracy_first_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
@@ -803,7 +803,7 @@ NL_KERNEL(k12_minimum_over_d1) {
                     acc[lane] = nl_min_f32(acc[lane], x_ == x_2_ ? (real)d1 : 1e+09f);
                 }
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                first_p_[d0 * 16 + lane] = acc[lane];
+                accuracy_first_p_[d0 * 16 + lane] = acc[lane];
         }
     }
 }

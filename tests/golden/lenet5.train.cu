@@ -591,7 +591,7 @@ struct k10_row {
     real *total_; /* real [d0], written */
     real *picked_; /* real [d0], written */
     const real *rows_grad_; /* real [d0], read */
-    real *first_; /* real [d0], written */
+    real *accuracy_first_; /* real [d0], written */
     const real *picked_grad_; /* real [d0], read */
     real *biased_grad_sum_; /* real [d0][d1], written */
     nl_i64 n_d0_, n_d1_, x_by_d0_, biased_grad_sum_by_d0_;
@@ -607,7 +607,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
     real *__restrict__ const total_p_ = nl_global(self->total_);
     real *__restrict__ const picked_p_ = nl_global(self->picked_);
     const real *__restrict__ const rows_grad_p_ = nl_global(self->rows_grad_);
-    real *__restrict__ const first_p_ = nl_global(self->first_);
+    real *__restrict__ const accuracy_first_p_ = nl_global(self->accuracy_first_);
     const real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
     real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
@@ -753,9 +753,9 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 acc3 = nl_all.of[0];
             }
         }
-        real first_ = acc3;
+        real accuracy_first_ = acc3;
         if (nl_first == 0) {
-            first_p_[d0] = first_;
+            accuracy_first_p_[d0] = accuracy_first_;
         }
         if (nl_wide) {
 #pragma unroll 1
@@ -1549,7 +1549,7 @@ struct k23_row {
     const nl_i32 *label_; /* nl_i32 [d0], read */
     real *total_; /* real [d0], written */
     real *picked_; /* real [d0], written */
-    real *first_; /* real [d0], written */
+    real *accuracy_first_; /* real [d0], written */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
@@ -1562,7 +1562,7 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
     real *__restrict__ const total_p_ = nl_global(self->total_);
     real *__restrict__ const picked_p_ = nl_global(self->picked_);
-    real *__restrict__ const first_p_ = nl_global(self->first_);
+    real *__restrict__ const accuracy_first_p_ = nl_global(self->accuracy_first_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -1703,9 +1703,9 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
                 acc3 = nl_all.of[0];
             }
         }
-        real first_ = acc3;
+        real accuracy_first_ = acc3;
         if (nl_first == 0) {
-            first_p_[d0] = first_;
+            accuracy_first_p_[d0] = accuracy_first_;
         }
     }
 }

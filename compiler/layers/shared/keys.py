@@ -18,6 +18,9 @@ LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
 ACTIVATIONS = tuple(ACTIVATION_TEXTS)
 """The built-in activations."""
 
+RESERVED = frozenset({"loss", "batch", "metric", "clip", "penalty"})
+"""Tensors that belong to no layer have names that begin so (`loss.sum`, `batch.mask`)."""
+
 FUNCTION = Reference("activation or one of the file's `functions`", "relu", known=ACTIVATIONS)
 
 NAME = Field(

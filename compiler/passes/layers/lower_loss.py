@@ -260,7 +260,7 @@ def add_loss(
         sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
     for metric in train.metrics:
         of = whole.terms[0][1] if whole.terms else whole
-        parts = metric_of(metric).sums(_measured(g, metric, of, named, first.mask))
+        parts = metric_of(metric).sums(_measured(g, f"batch.{metric}", of, named, first.mask))
         sums |= {f"{metric}.{part}" if part else metric: total for part, total in parts.items()}
     for name, value in sums.items():
         kept = g.add(l1.Variable(l1.Tensor(f"metric.{name}", value.shape), 0.0, wide=True))

@@ -8,7 +8,6 @@ Does not: define how a layer is computed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +29,7 @@ from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.context import arrays_of
-from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
+from compiler.layers.shared.keys import ACTIVATIONS, RESERVED, SHAPE
 from compiler.layers.shared.kind import LayerKind, Shape, article, shown
 
 
@@ -241,15 +240,9 @@ def _layer(r: _Reader, item: Node) -> None:
         _share(r, settings, settings.get("weights"))
 
 
-_RESERVED = re.compile(
-    r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
-)
-"""Reserved prefixes of tensors that belong to no layer (`loss.sum`, `batch.mask`)."""
-
-
 def _declare(r: _Reader, name: str, place: Span) -> bool:
     """Declares the name of a layer; False when it is taken."""
-    if _RESERVED.fullmatch(name):
+    if name in RESERVED:
         message = f"`{name}` is a name that a training has for itself and cannot name a layer"
         r.c.sink.error("E0107", message, place, f"for example `{name}_layer`")
     if name in r.out.places:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
 from compiler.core.names import numbered_name
+from compiler.layers.shared.keys import RESERVED
 
 Array = npt.NDArray[Any]
 Setting = int | float | bool | str | list[int] | list[str]
@@ -195,7 +196,7 @@ class Importer:
         """A unique valid name similar to `hint`."""
         word = re.sub(r"\W+", "_", hint, flags=re.ASCII).strip("_") or "layer"
         word = word if word[0].isalpha() else f"l_{word}"
-        while _RESERVED.fullmatch(word) or word in _WORDS:
+        while word in RESERVED or word in _WORDS:
             word += "_layer"
         name = numbered_name(word, self.names)
         self.names.add(name)
@@ -266,9 +267,6 @@ class Importer:
         return source.at(x)
 
 
-_RESERVED = re.compile(
-    r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
-)
 _WORDS = frozenset({"and", "or", "not", "if", "else", "true", "false", "null", "e", "pi", "inf", "nan"})
 
 
