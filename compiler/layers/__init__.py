@@ -13,10 +13,11 @@ from compiler.layers.attention import ATTENTION, DOT_ATTENTION
 from compiler.layers.augment import AUGMENT, DROPOUT, NOISE, RANDOM_CROP, RANDOM_FLIP
 from compiler.layers.conv import CONVS, TRANSPOSED
 from compiler.layers.dense import DENSE
-from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRELU, SCALE_SHIFT
+from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRELU, SCALE_SHIFT, STOP_GRADIENT
 from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX
 from compiler.layers.pool import POOLS
 from compiler.layers.recurrent import GRU, LSTM, RNN
+from compiler.layers.reduce import REDUCE
 from compiler.layers.resample import ADAPTIVE, UPSAMPLE
 from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
 from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT
@@ -26,7 +27,8 @@ __all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
 
 KINDS: Final[tuple[LayerKind, ...]] = (
     DENSE, *CONVS, *TRANSPOSED, *POOLS, *ADAPTIVE, UPSAMPLE, PAD,
-    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, SCALE_SHIFT, MAP, ACTIVATION, PRELU, GLU,
+    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, REDUCE,
+    SCALE_SHIFT, MAP, ACTIVATION, PRELU, GLU, STOP_GRADIENT,
     SOFTMAX, LOG_SOFTMAX,
     DROPOUT, NOISE, AUGMENT, RANDOM_FLIP, RANDOM_CROP,
     BATCH_NORM, LAYER_NORM, RMS_NORM, GROUP_NORM, INSTANCE_NORM,

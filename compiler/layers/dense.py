@@ -9,15 +9,15 @@ from compiler.expr.keys.values import POSITIVE
 from compiler.layers.shared.context import Context, linear
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always
 from compiler.layers.shared.onnx.graph import Writer
+
+_LIST = "put `- reshape: {shape: [1]}` before it"
 
 
 def _shape(p: Place, x: Shape) -> Result:
-    if len(x) not in (1, 2):
-        message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(x)}"
-        each = "; the same weights at every place are `- conv2d: {filters: ..., kernel: 1}`" if len(x) == 3 else ""
-        raise Misfit(message, f"put `- flatten: {{}}` before it{each}" if len(x) > 1 else None)
+    if not x:
+        raise Misfit(f"a dense layer reads a list of numbers; `{p.source}` is a single one", _LIST)
     turned = {"transposed": True} if p.values.get("transposed") else {}
     return (*x[:-1], p.integer("units")), p.attrs("units", "bias") | turned
 
@@ -33,8 +33,9 @@ def _write(w: Writer, layer: l0.Layer) -> str:
 DENSE = LayerKind(
     layer(
         "dense",
-        "A fully connected layer: y = W x + b, with W of the shape [units, features]. A sequence is a list of steps "
-        "that all have the same weights.",
+        "A fully connected layer: y = W x + b, with W of the shape [units, features]. Of several axes, x is each list "
+        "along the last one: all steps of a sequence, all places of an image with its channels last, have the same "
+        "weights.",
         required("units", POSITIVE, "The number of outputs.", example="units: 10"),
         ACTIVATION,
         BIAS,

@@ -198,6 +198,29 @@ ACTIVATION = LayerKind(
     moves=True,
 )
 
+# ------------------------------------------------------------------------------------ no gradients
+
+
+def stopped(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+    """`x`, as a tensor of its own, which has no gradient."""
+    y = c.graph.map(f"{layer.name}.y", X0, (identity(x),), span=layer.span)
+    c.constants.add(y.name)
+    return y
+
+
+STOP_GRADIENT = LayerKind(
+    layer(
+        "stop_gradient",
+        "Its input, through which no gradient passes: what it is computed from does not learn from what is behind it. "
+        "With `map`, a gradient of another sign or that of another function: `{y: x + fixed}`, where `fixed` is this "
+        "layer of `f(x) - x`, has the values of f and the gradient of x.",
+    ),
+    keeps(),
+    stopped,
+    _write_same,
+    moves=True,
+)
+
 # ------------------------------------------------------------------------------------------- gates
 
 

@@ -189,28 +189,14 @@ def _write_global(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(y, layer.shape, layer.name)
 
 
-def kept_axes(x: Computed, axes: list[int], keep: bool) -> tuple[int, ...]:
-    return tuple(1 if a in axes else e for a, e in enumerate(x.shape) if keep or a not in axes)
-
-
-def reduced(m: Importer, hint: str, x: Computed, axes: list[int], largest: bool, keep: bool) -> Computed:
-    """The mean or the maximum over the last axes; the remaining ones are the channels."""
-    kind = "global_max_pool" if largest else "global_avg_pool"
-    stay = [a for a in range(len(x.shape)) if a not in axes]
-    rows = math.prod(x.shape[a] for a in stay)
-    y = m.permute(f"{hint}_turned", x, [*stay, *axes])
-    if len(stay) != 1:
-        y = m.reshape(f"{hint}_rows", y, (rows, math.prod(x.shape[a] for a in axes)))
-    y = m.layer(kind, hint, [y], {}, (rows,))
-    return m.reshape(f"{hint}_kept", y, kept_axes(x, axes, keep))
-
-
 def _read_global(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """GlobalAveragePool and GlobalMaxPool."""
     x = data(node, ins)
     if len(x.shape) < 2:
         raise refused(node, "its input has no positions")
-    return reduced(m, hint_of(node), x, list(range(1, len(x.shape))), node.op_type == "GlobalMaxPool", True)
+    kind, hint = "global_max_pool" if node.op_type == "GlobalMaxPool" else "global_avg_pool", hint_of(node)
+    y = m.layer(kind, hint, [x], {}, x.shape[:1])
+    return m.reshape(f"{hint}_kept", y, (x.shape[0], *(1 for _ in x.shape[1:])))
 
 
 POOLS = (

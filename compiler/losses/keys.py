@@ -13,6 +13,13 @@ from compiler.layers.shared.keys import LAYER_REFERENCE
 
 LOGITS = required("logits", LAYER_REFERENCE, "The layer with the scores, one per class.", example="logits: logits")
 TARGET = required("target", LAYER_REFERENCE, "The network input with the right answers.", example="target: label")
+ANSWER = required(
+    "target",
+    LAYER_REFERENCE,
+    "A network input with the right answers, or a layer, which the gradient reaches, too, unless it is one of "
+    "`stop_gradient`.",
+    example="target: y",
+)
 PREDICTION = required("prediction", LAYER_REFERENCE, "The layer whose output is compared.", example="prediction: out")
 SMOOTHING = Field(
     "smoothing",
@@ -45,7 +52,7 @@ def compared(name: str, doc: str, *more: Field) -> Alternative:
         name,
         Block(
             "loss",
-            (PREDICTION, TARGET, *more, MASK),
+            (PREDICTION, ANSWER, *more, MASK),
             title=name,
             elsewhere=instead("`prediction`: logits", "`target`: label labels", "`mask`: weights sample_weight"),
             example="{prediction: out, target: y}",

@@ -6,7 +6,7 @@ from compiler.expr.ast import Call, Num, substitute
 from compiler.expr.keys.kinds import Alternative, Field, ListOf, Value, entry, instead
 from compiler.expr.parse import own_expr
 from compiler.ir.level1.builder import identity
-from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
+from compiler.losses.keys import ANSWER, LOGITS, MASK, SMOOTHING, compared
 from compiler.losses.kind import Answers, LossKind, Measured, Rows
 from compiler.losses.rows import X0, X1, X2, along_lists, mean_rows, rows_of
 
@@ -51,7 +51,7 @@ BINARY_CROSS_ENTROPY = elementwise(
         "binary_cross_entropy",
         "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",
         LOGITS,
-        TARGET,
+        ANSWER,
         SMOOTHING,
         Field(
             "class_weights",

@@ -81,7 +81,13 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - rms_norm: {affine: false}
     - glu: {inputs: image, name: halves}
     - map: {both: rms_norm_2 + 0.5}
-    - concat: {inputs: [both, halves], axis: 1}
+    - concat: {name: wide, inputs: [both, halves], axis: 1}
+    - reduce: {function: max, axes: 0, keep: true, name: top}
+    - stop_gradient: {name: still}
+    - map: {off: wide * still - top}
+    - reduce: {function: min, axes: [1], name: low}
+    - reduce: {inputs: off, function: sum, name: all}
+    - map: {apart: off - 0.1 * all}
     - dropout: {rate: 0.3, draws: sample}
 """),
     "resized": ((2, 6, 5), """\

@@ -56,6 +56,12 @@ NETWORKS = {
     "gates": (IMAGE, "rms_norm: {axes: 2}\nprelu: {}\nglu: {axis: 0, function: silu, gate: first}\n"
                      "prelu: {channels: true}\nglu: {axis: 2}\nrms_norm: {affine: false, epsilon: 0.1}"),
     "norms_of_lists": (LIST, "batch_norm: {}\ngroup_norm: {groups: 3}\nlayer_norm: {}"),
+    "reductions": (IMAGE, "reduce: {name: a, inputs: x, function: min, axes: 1, keep: true}\nstop_gradient: {name: b}\n"
+                          "reduce: {name: c, inputs: x, function: max, axes: [2, 0]}\n"
+                          "reduce: {name: d, inputs: x, function: sum}\n"
+                          "reduce: {inputs: x, function: mean, axes: [0]}\n"
+                          "dense: {units: 3}\nmap: {y: reduce_1 * 2 + d}"),
+    "places": (IMAGE, "permute: {axes: [1, 2, 0]}\ndense: {units: 5}\ndense: {units: 2, bias: false}"),
     "softmaxes": (STEPS, "softmax: {inputs: x, axis: 0}\nlog_softmax: {inputs: x}\ndropout: {rate: 0.3}"),
     "joins": (IMAGE, "activation: {name: a, inputs: x, function: sigmoid}\nadd: {name: s, inputs: [a, x, a]}\n"
                      "multiply: {inputs: [s, a]}"),

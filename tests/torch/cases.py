@@ -7,6 +7,7 @@ Does not: compare.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -159,6 +160,8 @@ def denses() -> Iterator[Head]:
             if len(shape) == 1 or n % 3 == 1:
                 settings = {"units": units, **({"bias": False} if n % 3 == 0 else {})}
                 yield layer("dense", settings, shape, lambda w, x: dense(w, "y", x))
+    for shape in ((3, 4, 5), (2, 3, 2, 4)):
+        yield layer("dense", {"units": 3, "bias": len(shape) == 3}, shape, lambda w, x: dense(w, "y", x))
 
 
 # ------------------------------------------------------------------------------------------ norms
@@ -251,6 +254,15 @@ def prelus() -> Iterator[Head]:
             yield layer("prelu", {"channels": channels}, shape, lambda w, x: functional.prelu(x, w["y.weight"]))
 
 
+def reductions() -> Iterator[Head]:
+    found = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+    for (name, f), keep in itertools.product(found.items(), (False, True)):
+        for shape, axes in (((2, 3, 4), (1,)), ((2, 3, 4), (2, 0)), ((2, 3, 4), (0, 1, 2)), ((5,), (0,))):
+            dims = tuple(a + 1 for a in axes)
+            yield layer("reduce", {"function": name, "axes": axes, "keep": keep}, shape,
+                        lambda w, x, f=f, dims=dims, keep=keep: f(x, dims, keepdim=keep))  # fmt: skip
+
+
 def softmaxes() -> Iterator[Head]:
     for kind in ("softmax", "log_softmax"):
         f = getattr(torch, kind)
@@ -265,6 +277,9 @@ ELEMENTWISE = [
     *glus(),
     *prelus(),
     *softmaxes(),
+    *reductions(),
+    lines("stop_gradient: {name: $y_s, inputs: $x}\nmap: {$y: $y_s * $x - $y_s}", (4, 3),
+          lambda w, x: x.detach() * x - x.detach()),
     lines("add: {name: $y, inputs: [$x, $x, $x]}", (3, 4), lambda w, x: 3 * x),
     lines("activation: {name: $y_s, inputs: $x, function: sigmoid}\nmultiply: {name: $y, inputs: [$y_s, $x, $y_s]}",
           (6,), lambda w, x: torch.sigmoid(x) ** 2 * x),
@@ -523,6 +538,10 @@ def losses() -> Iterator[Head]:
             own = OwnLoss(text, apply, targets)
             yield Head(f"{text} of {list(shape)}", "dense: {name: $y, inputs: $x, units: 4}", shape,
                        lambda w, x: dense(w, "y", x), loss=own)  # fmt: skip
+        double = "smooth_l1: {prediction: $y, target: $y_t}"
+        twice = OwnLoss(double, lambda y, t: functional.smooth_l1_loss(y, 2 * y), normal)
+        yield Head(f"a layer as the target, {list(shape)}", "dense: {name: $y, inputs: $x, units: 3}\n"
+                   "map: {$y_t: 2 * $y}", shape, lambda w, x: dense(w, "y", x), loss=twice)  # fmt: skip
         yield Head(f"kl_divergence of {list(shape)}", "log_softmax: {name: $y, inputs: $x}", shape,
                    lambda w, x: torch.log_softmax(x, -1),
                    loss=OwnLoss(f"kl_divergence: {_PAIR}}}", kl, chances))  # fmt: skip

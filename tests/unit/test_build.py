@@ -537,7 +537,8 @@ def data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("- dense: {units: 3}", "E0501 a dense layer reads a list of numbers; `image` has the shape [1, 8, 8]"),
+        ("- reduce: {function: sum, axes: 3}", "E0501 `axes` must name axes of `image`, each once (0, 1, 2; its shape"),
+        ("- reduce: {function: sum, axes: [1, 1]}", "E0501 `axes` must name axes of `image`, each once (0, 1, 2; its"),
         ("- conv2d: {filters: 3, kernel: [2, 9]}", "E0501 the kernel is 9 wide, but `image` only 8"),
         ("- conv2d: {filters: 3, kernel: 9, padding: 0}", "E0501 the kernel is 9 high, but `image` only 8"),
         ("- conv2d: {filters: 2 * 1.3, kernel: 3}", "E0102 `filters` must be a whole number; it is 2.6"),

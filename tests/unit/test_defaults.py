@@ -140,7 +140,10 @@ network:
     - dense: {units: 4, name: other}
     - one_hot: {inputs: k, count: 5}
     - lstm: {units: 4, name: third}
-    - concat: {inputs: [flat, last, other, third]}
+    - reduce: {inputs: flat, function: sum, axes: [0], name: all}
+    - reshape: {shape: [1]}
+    - stop_gradient: {name: still}
+    - concat: {inputs: [flat, last, other, third, still]}
     - dense: {units: 3, name: out}
 train:
   data: {file: d.npz, inputs: {x: x, k: k, y: y, z: z, p: p}, split: {folds: 2}}

@@ -1,4 +1,4 @@
-"""ONNX's reductions as global pooling between formulas, and the norms composed of them.
+"""ONNX's reductions as `reduce` layers between formulas, and the norms composed of them.
 
 Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: any axes of a sample; the batch axis is an error (E0918).
@@ -7,27 +7,26 @@ Does not: reduce by products.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from compiler.layers.pool import kept_axes, reduced
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
 from compiler.layers.shared.onnx.inputs import Attrs, axis_of, data, hint_of
 
-_BEFORE: Final[Mapping[str, str]] = MappingProxyType(
-    {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}", "ReduceMin": "-{x}"}
+_OF_ELEMENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}"}
 )
-_AFTER: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ReduceSum": "{x} * {n}", "ReduceL1": "{x} * {n}", "ReduceL2": "sqrt({x} * {n})",
-        "ReduceSumSquare": "{x} * {n}", "ReduceLogSum": "log({x} * {n})", "ReduceMin": "-{x}",
-    }
-)  # fmt: skip
-REDUCTIONS: Final = frozenset({*_BEFORE, *_AFTER, "ReduceMean", "ReduceMax", "ReduceLogSumExp"})
+_OF_SUMS: Final[Mapping[str, str]] = MappingProxyType({"ReduceL2": "sqrt({x})", "ReduceLogSum": "log({x})"})
+_FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType({"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min"})
+REDUCTIONS: Final = frozenset({*_OF_ELEMENTS, *_OF_SUMS, *_FUNCTIONS, "ReduceSum", "ReduceLogSumExp"})
+
+
+def _reduced(m: Importer, hint: str, x: Computed, axes: list[int], function: str, keep: bool = True) -> Computed:
+    shape = tuple(1 if a in axes else e for a, e in enumerate(x.shape) if keep or a not in axes)
+    return m.layer("reduce", hint, [m.real(x)], {"function": function, "axes": list(axes), "keep": keep}, shape)
 
 
 def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
@@ -40,25 +39,20 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     if not axes:
         raise refused(node, "it reduces no axis")
     keep = bool(attrs.get("keepdims", 1))
-    if not keep and len(axes) == len(x.shape):
-        raise refused(node, "it leaves no axis besides the batch")
     if op == "ReduceLogSumExp":  # minus the maximum, to prevent overflow
-        top = reduced(m, f"{hint}_largest", x, axes, True, True)
+        top = _reduced(m, f"{hint}_largest", x, axes, "max")
         less = m.formula(f"{hint}_less", f"exp({x.name} - {top.name})", x.shape)
-        mean = reduced(m, f"{hint}_mean", less, axes, False, True)
-        made = m.formula(hint, f"log({mean.name} * {_count(x, axes)}) + {top.name}", mean.shape)
-        made = made if keep else m.reshape(f"{hint}_kept", made, kept_axes(x, axes, False))
+        total = _reduced(m, f"{hint}_sum", less, axes, "sum")
+        made = m.formula(hint, f"log({total.name}) + {top.name}", total.shape)
+        if not keep:
+            made = m.reshape(f"{hint}_kept", made, tuple(e for a, e in enumerate(x.shape) if a not in axes))
     else:
-        if op in _BEFORE:
-            x = m.formula(f"{hint}_each", _BEFORE[op].format(x=x.name), x.shape).at(x)
-        made = reduced(m, hint, x, axes, op in ("ReduceMax", "ReduceMin"), keep)
-        if op in _AFTER:
-            made = m.formula(hint, _AFTER[op].format(x=made.name, n=_count(x, axes)), made.shape)
+        if op in _OF_ELEMENTS:
+            x = m.formula(f"{hint}_each", _OF_ELEMENTS[op].format(x=x.name), x.shape).at(x)
+        made = _reduced(m, hint, x, axes, _FUNCTIONS.get(op, "sum"), keep)
+        if op in _OF_SUMS:
+            made = m.formula(hint, _OF_SUMS[op].format(x=made.name), made.shape)
     return made.among(x, x.lead if keep else x.lead - sum(a < x.lead for a in axes))
-
-
-def _count(x: Computed, axes: list[int]) -> str:
-    return f"{float(math.prod(x.shape[a] for a in axes))}"
 
 
 def unit_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
@@ -66,7 +60,7 @@ def unit_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x, hint, p = data(node, ins), hint_of(node), int(attrs.get("p", 2))
     axis = axis_of(node, int(attrs.get("axis", -1)), x)
     each = m.formula(f"{hint}_each", f"{x.name} * {x.name}" if p == 2 else f"abs({x.name})", x.shape)
-    mean = reduced(m, f"{hint}_mean", each, [axis], False, True)
-    total = f"{mean.name} * {_count(x, [axis])}"
-    norm = m.formula(f"{hint}_length", f"sqrt({total})" if p == 2 else total, mean.shape)
+    norm = _reduced(m, f"{hint}_sum", each, [axis], "sum")
+    if p == 2:
+        norm = m.formula(f"{hint}_length", f"sqrt({norm.name})", norm.shape)
     return m.formula(hint, f"{x.name} / {norm.name} if {norm.name} > 0.0 else 0.0", x.shape)

@@ -42,7 +42,8 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
         return _expression(r, built, at)
     of = LOSS_KIND[kind]
     prediction = _reference(r.get(of.scored), built, c, layer=True)
-    target = _reference(r.get(of.aim), built, c, layer=None if of.aim != "target" else False)
+    beside = of.aim != "target" or of.answers in (Answers.NUMBERS, Answers.YES_NO)
+    target = _reference(r.get(of.aim), built, c, layer=None if beside else False)
     if prediction is None or target is None:
         return None
     loss = l0.Loss(kind, prediction.text, target.text, span=at)
