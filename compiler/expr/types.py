@@ -53,6 +53,12 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "randn": "did you mean `normal`?",
         "logistic": "did you mean `sigmoid`?",
         "square": "write `x ** 2`",
+        "softmax": "a layer: `- softmax: {inputs: x}`",
+        **{
+            op: f"sums, means and extrema along axes are layers: `- reduce: {{function: {of}}}`"
+            for op, of in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min"))
+        },
+        **dict.fromkeys(("detach", "stop_gradient"), "a layer: `- stop_gradient: {inputs: x}`"),
         "delayed": "`delayed(pre.v)` stands in statements, equations and conditions of a synapse",
         "transpose": "`w = transpose(forward.w)` stands in `on` of a synapse",
         "sum_into": "`sum_into(x)` stands in values of a projection, and in statements and parameters of a synapse",

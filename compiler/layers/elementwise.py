@@ -14,11 +14,11 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Cond, Expr, Ref, substitute
 from compiler.expr.keys.kinds import Alternative, Choice, Expression, Field, MapOf, Option, required, switch
-from compiler.expr.keys.values import COUNT, NUMBER
+from compiler.expr.keys.values import NUMBER
 from compiler.ir.level1.builder import Operand, identity
 from compiler.layers.shared.activations import ACTIVATIONS, activation
 from compiler.layers.shared.context import X0, X1, X2, Context, flag, number, reshape, sliced, weight, whole
-from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
+from compiler.layers.shared.keys import AXIS, AXIS_NUMBER, FUNCTION, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
 
@@ -26,7 +26,9 @@ from compiler.layers.shared.onnx.graph import Writer
 def _one_shape(p: Place, *shapes: Shape) -> Result:
     if any(s != shapes[0] for s in shapes):
         listed = ", ".join(shown(s) for s in shapes)
-        raise Misfit(f"{article(p.kind)} {p.kind} layer reads inputs of one shape; these have {listed}", None, "inputs")
+        message = f"{article(p.kind)} {p.kind} layer reads inputs of one shape; these have {listed}"
+        op = {"add": "+", "multiply": "*"}[p.kind]
+        raise Misfit(message, f"`- map: {{y: a {op} b}}` puts last axes of several shapes together", "inputs")
     return shapes[0], {}
 
 
@@ -87,7 +89,9 @@ SCALE_SHIFT = LayerKind(
         "scale_shift",
         "Scales and shifts each channel by trained numbers, which begin as 1 and 0; like those of normalisations, they "
         "are of the class `norms`.",
-        Field("axis", COUNT, f"{AXIS} Each place along it has a scale and a shift.", default=0, example="axis: 1"),
+        Field(
+            "axis", AXIS_NUMBER, f"{AXIS} Each place along it has a scale and a shift.", default=0, example="axis: 1"
+        ),
         elsewhere={"dim": "`axis`"},
         trained=True,
     ),
@@ -274,7 +278,7 @@ GLU = LayerKind(
             default="sigmoid",
             example="function: silu",
         ),
-        Field("axis", COUNT, f"{AXIS} Without it, the last.", example="axis: 0"),
+        Field("axis", AXIS_NUMBER, f"{AXIS} Without it, the last.", example="axis: 0"),
         Field(
             "gate",
             Choice("half", (Option("last", "The second half, as in PyTorch."), Option("first", "The first half."))),

@@ -19,10 +19,10 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field, required, switch
-from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
+from compiler.expr.keys.values import FRACTION, POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.layers.shared.context import PRODUCT, X0, X1, X2, X3, Context, call, flag, number, reshape, weight, whole
-from compiler.layers.shared.keys import AFFINE, AXIS, EPSILON, layer
+from compiler.layers.shared.keys import AFFINE, AXIS, AXIS_NUMBER, EPSILON, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Setting, refused
@@ -437,7 +437,7 @@ def _read_softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
 
 
 def _softmax(name: str, doc: str, onnx: str) -> LayerKind:
-    axis = Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0")
+    axis = Field("axis", AXIS_NUMBER, AXIS + " Without it, the last.", example="axis: 0")
     keys = layer(name, doc, axis, elsewhere={"dim": "`axis`"})
     return LayerKind(keys, _softmax_shape, softmax, _write_softmax, {onnx: _read_softmax})
 

@@ -14,10 +14,9 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref
 from compiler.expr.keys.kinds import Choice, Field, ListOf, OneOf, Option, required, switch
-from compiler.expr.keys.values import COUNT
 from compiler.ir.level1.builder import identity
 from compiler.layers.shared.context import X0, Context, flag, ints, reshape
-from compiler.layers.shared.keys import layer
+from compiler.layers.shared.keys import AXIS_NUMBER, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
 from compiler.layers.shared.onnx.graph import Writer
 
@@ -80,7 +79,7 @@ REDUCE = LayerKind(
         ),
         Field(
             "axes",
-            OneOf((COUNT, ListOf(COUNT, low=1, example="[0, 1]"))),
+            OneOf((AXIS_NUMBER, ListOf(AXIS_NUMBER, low=1, example="[0, 1]"))),
             "The axis, or axes, from 0, without the batch. Without it, all of them.",
             example="axes: 0",
         ),

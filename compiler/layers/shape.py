@@ -17,7 +17,7 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field, ListOf, Name, Value, required
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.layers.shared.context import X0, Context, ints, joined, moved, number, reshape, sliced, whole
-from compiler.layers.shared.keys import AXIS, SHAPE, layer, several
+from compiler.layers.shared.keys import AXIS, AXIS_NUMBER, SHAPE, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
@@ -93,7 +93,7 @@ PERMUTE = LayerKind(
         "The axes in another order.",
         required(
             "axes",
-            ListOf(COUNT, low=1, example="[1, 0]"),
+            ListOf(AXIS_NUMBER, low=1, example="[1, 0]"),
             "For each axis of the output, that of the input it is, from 0, without the batch.",
         ),
         elsewhere={"dims": "`axes`", "perm": "`axes`"},
@@ -132,7 +132,7 @@ CONCAT = LayerKind(
     layer(
         "concat",
         "Several layers one after the other along an axis.",
-        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
+        Field("axis", AXIS_NUMBER, AXIS, default=0, example="axis: 0"),
         elsewhere={"dim": "`axis`"},
         inputs=several("The layers that are joined; they differ in the extent of the axis only."),
         example="{inputs: [a, b]}",
@@ -171,8 +171,8 @@ SLICE = LayerKind(
     layer(
         "slice",
         "Neighbouring elements of an axis.",
-        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
-        Field("from", COUNT, "The first element, from 0.", default=0, example="from: 0"),
+        Field("axis", AXIS_NUMBER, AXIS, default=0, example="axis: 0"),
+        Field("from", AXIS_NUMBER, "The first element, from 0.", default=0, example="from: 0"),
         Field("to", POSITIVE, "The first element that is left out; without it, all up to the end.", example="to: 5"),
         elsewhere={"start": "`from`", "stop": "`to`", "end": "`to`", "dim": "`axis`"},
         example="{from: 0, to: 5}",
@@ -204,7 +204,7 @@ SPLIT = LayerKind(
     layer(
         "split",
         "The parts of an axis, as several layers.",
-        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
+        Field("axis", AXIS_NUMBER, AXIS, default=0, example="axis: 0"),
         required(
             "into",
             ListOf(Name("first"), low=2, example="[first, second]"),

@@ -54,7 +54,7 @@ class Value:
 
     `what` is what it measures ("a time"), `dimension` its dimension (None: any); `integer` requires an integer of
     `bits` bits beside its sign. `low`/`high` bound it, in canonical units: a literal is checked at once, an expression
-    when it is evaluated. `above` and `below` make them exclusive.
+    when it is evaluated. `above` and `below` make them exclusive. `negative`: what helps where it is negative.
     """
 
     what: str = "a number"
@@ -66,6 +66,7 @@ class Value:
     below: bool = False
     dimension: Dimension | None = DIMENSIONLESS
     bits: int = 31
+    negative: str | None = None
 
     @property
     def largest(self) -> int:

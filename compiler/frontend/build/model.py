@@ -201,7 +201,7 @@ def _train(root: tree.Mapping, driving: Driving, uses: Uses, c: Context) -> l0.T
         read = trained.loss.reads
         layers = tuple(n for n in read if n not in built.inputs)
         driven = tuple(n for n in driving.layers if n in built.places)
-        check_use(built.network, layers, tuple(n for n in read if n in built.inputs), driven, c)
+        check_use(built.network, layers, tuple(n for n in read if n in built.inputs), driven, trained.frozen, c)
     return trained
 
 

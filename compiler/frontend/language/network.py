@@ -138,7 +138,12 @@ LAYER = k.OneKey(
         "the network's `inputs: {name: {shape: [...]}}`: input input_layer",
         "`max_pool1d`: max_pooling1d",
         "`avg_pool1d`: average_pooling1d",
-        "`reshape`: view",
+        "`reshape`: view squeeze unsqueeze expand_dims",
+        "`reduce: {function: sum}`: sum reduce_sum",
+        "`reduce: {function: mean}`: mean reduce_mean",
+        "`reduce: {function: max}`: max amax reduce_max",
+        "`reduce: {function: min}`: min amin reduce_min",
+        "`stop_gradient`: detach no_grad",
     ),
 )
 

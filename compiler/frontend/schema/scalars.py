@@ -119,7 +119,7 @@ def scalar_problem(kind: spec.Kind, node: Node, place: Place) -> Problem | None:
             bounds = _out_of_bounds(kind, value)
             if bounds is not None:
                 it = f"{value:,}" if kind.integer and value > 0 else node.text
-                return Problem("E0106", f"{place} must be {bounds}; it is {it}")
+                return Problem("E0106", f"{place} must be {bounds}; it is {it}", kind.negative if value < 0 else None)
         case spec.Choice() if isinstance(value, str):
             return _word_problem(kind, value, place)
         case spec.Name(example) if isinstance(value, str):

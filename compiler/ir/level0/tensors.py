@@ -106,8 +106,8 @@ class Network:
         """Trained arrays of several layers."""
         return frozenset(array for layer in self.layers for _, array in layer.shared)
 
-    def needed(self, names: Iterable[str]) -> set[str]:
-        """Layers and inputs that `names` depend on, themselves included."""
+    def needed(self, names: Iterable[str], *, learning: bool = False) -> set[str]:
+        """Layers and inputs that `names` depend on, themselves included; `learning`: those that gradients reach."""
         layers = {layer.name: layer for layer in self.layers}
         seen: set[str] = set()
         stack = list(names)
@@ -115,7 +115,8 @@ class Network:
             name = stack.pop()
             if name not in seen:
                 seen.add(name)
-                stack += layers[name].inputs if name in layers else ()
+                stops = name not in layers or (learning and layers[name].kind == "stop_gradient")
+                stack += () if stops else layers[name].inputs
         return seen
 
 
@@ -305,3 +306,8 @@ class Train:
     best: Watched | None = None
     use_best: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Layers and classes of weights that are frozen."""
+        return frozenset(name for g in self.groups if g.frozen for name in g.of)

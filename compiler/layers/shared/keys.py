@@ -7,11 +7,14 @@ Does not: describe a kind of layer (the modules beside this one do, one per fami
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Name, OneOf, Reference, Value, required, switch
-from compiler.expr.keys.values import POSITIVE, TEMPLATE_KEY
+from compiler.expr.keys.values import COUNT, POSITIVE, TEMPLATE_KEY
 from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
 AXIS = "The axis, from 0, without the batch."
+AXIS_NUMBER = replace(COUNT, negative="axes and their elements count from 0, without the batch, not from the end")
 SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
 
 LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)

@@ -52,6 +52,7 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
         return loss
     if not _FITS.get(of.answers, _real_target)(of, prediction, target, built, c):
         return None
+    _warn_applied(of, prediction, built, c)
     settled = _with_settings(loss, of, r, shape)
     if settled is not None and of.answers is Answers.LABELS:
         settled = _with_lengths(settled, of, r, shape, target, built)
@@ -59,6 +60,16 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
         settled = _with_places(settled, of, r, prediction, built)
     each = () if of.whole else shape[:-1] if of.along else shape
     return None if settled is None else _with_mask(settled, r, each, built)
+
+
+def _warn_applied(kind: LossKind, prediction: Scalar, built: Built, c: Context) -> None:
+    """W0008 for scores that the function, which is part of the loss, has been applied to already."""
+    layer = next((x for x in built.layers if x.name == prediction.text), None)
+    own = {Answers.CLASSES: "softmax", Answers.LABELS: "softmax", Answers.YES_NO: "sigmoid"}.get(kind.answers)
+    if layer is not None and own is not None and own in (layer.kind, layer.activation):
+        message = f"`{layer.name}` ends in a {own}, which `{kind.name}` applies to the scores itself"
+        at = f"let the loss read `{layer.inputs[0]}`" if layer.kind in (own, "activation") else f"leave out the {own}"
+        c.sink.warning("W0008", message, prediction.span, f"{at}: the scores before it")
 
 
 def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) -> l0.Loss | None:

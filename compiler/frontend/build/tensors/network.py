@@ -59,7 +59,8 @@ class Built:
         shape = broadcast(shapes) if len(shapes) == len(sources) else None
         if shape is None and len(shapes) == len(sources):
             listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
-            c.sink.error("E0501", f"the shapes in {what} do not go together: {listed}", at)
+            help = "the last axes are put together; for numbers of channels, `- reshape: {shape: [8, 1, 1]}`"
+            c.sink.error("E0501", f"the shapes in {what} do not go together: {listed}", at, help)
         return shape
 
 
@@ -523,11 +524,21 @@ def has_weights(layer: l0.Layer) -> bool:
     return KIND[layer.kind].trained(layer)
 
 
+def how_to_say_untrained(layer: l0.Layer) -> str:
+    return f"say so, `groups: [{{of: {layer.name}, frozen: true}}]`, or give it weights (`weights`, `init`)"
+
+
 def check_use(
-    network: l0.Network, outputs: tuple[str, ...], read: tuple[str, ...], driving: tuple[str, ...], c: Context
+    network: l0.Network,
+    outputs: tuple[str, ...],
+    read: tuple[str, ...],
+    driving: tuple[str, ...],
+    frozen: frozenset[str],
+    c: Context,
 ) -> None:
     """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads; `driving`: what
-    drives populations); an error where no trained arrays remain."""
+    drives populations), and of layers that no gradient reaches and that are not `frozen`; an error where no trained
+    arrays remain."""
     layers = {layer.name: layer for layer in network.layers}
     trained = network.needed(outputs) | set(read)
     seen = trained | network.needed(driving)
@@ -537,6 +548,17 @@ def check_use(
     for layer in network.layers:
         if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
             c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
-    if outputs and not any(has_weights(layers[n]) for n in trained if n in layers):
-        message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
-        c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")
+    learning = network.needed(outputs, learning=True)
+    owned = {array for layer in network.layers if layer.name in learning for _, array in layer.shared}
+    if outputs and not any(has_weights(layers[n]) for n in learning if n in layers):
+        stopped = any(has_weights(layers[n]) for n in trained if n in layers)
+        of = "layers with weights through `stop_gradient` alone" if stopped else "no layer that has weights"
+        message = f"there is nothing to train: `{outputs[0]}` depends on {of}"
+        help = None if stopped else "for example `- dense: {units: 10}`"
+        c.sink.error("E0103", message, layers[outputs[0]].span, help)
+        return
+    for layer in network.layers:
+        own = any(array.startswith(f"{layer.name}.") for array in owned)
+        if layer.name in trained - learning - frozen and has_weights(layer) and not own and not layer.shared:
+            message = f"`{layer.name}` is not trained: it acts through `stop_gradient`, where gradients stop"
+            c.sink.warning("W0006", message, layer.span, how_to_say_untrained(layer))

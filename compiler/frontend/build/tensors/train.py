@@ -191,6 +191,8 @@ def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool,
         of = name.removeprefix("validation_")
         return l0.Watched(name, of != "loss" and not metric_of(of).smaller, node.span)
     help = suggested(name, "an epoch has", known)
+    if name.startswith("val_") and name[4:] in plain:
+        help = f"write `validation_{name[4:]}`"
     if name.removeprefix("validation_") in plain:
         help = "write `split: {validation: 0.2}` into `data`"
         c.sink.error("E0201", f"`{name}` is not measured: no samples are kept for validation", node.span, help)

@@ -15,7 +15,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import mapping
-from compiler.frontend.build.tensors.network import has_weights
+from compiler.frontend.build.tensors.network import has_weights, how_to_say_untrained
 from compiler.frontend.build.trials.driving import Driving
 from compiler.frontend.yaml import tree
 
@@ -133,9 +133,7 @@ def _synapse(projection: l0.Projection, synapse: l0.SynapseDef | None) -> Iterat
 def _warn_untrained(network: l0.Network, train: l0.Train, driving: Driving, sink: Sink) -> None:
     """W0006 for layers that reach the loss through a population alone, and are not frozen."""
     trained = network.needed(train.loss.reads)
-    frozen = {n for g in train.groups if g.frozen for n in g.of}
     for layer in network.layers:
-        if layer.name in network.needed(driving.layers) - trained - frozen and has_weights(layer):
+        if layer.name in network.needed(driving.layers) - trained - train.frozen and has_weights(layer):
             message = f"`{layer.name}` is not trained: it acts through a population, where gradients stop"
-            help = f"say so, `groups: [{{of: {layer.name}, frozen: true}}]`, or give it weights (`weights`, `init`)"
-            sink.warning("W0006", message, layer.span, help)
+            sink.warning("W0006", message, layer.span, how_to_say_untrained(layer))
