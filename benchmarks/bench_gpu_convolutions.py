@@ -335,8 +335,8 @@ def main() -> None:
     names = arguments.only.split(",")
     peer = {} if arguments.no_cudnn else peers(names, not arguments.no_exchanged, arguments.limit)
     backend = CudaBackend()
-    own = permitted(backend.capabilities, Numerics()).strategies - CUDNN
-    found = problems(names, arguments.within, own)
+    available = permitted(backend.capabilities, Numerics()).strategies - CUDNN
+    found = problems(names, arguments.within, available)
     whole = program(found, backend)
     artifact = backend.build(whole, WORK / "convolutions", {})
     print(f"{artifact.compile_seconds:.1f} CPU s of compiling", flush=True)

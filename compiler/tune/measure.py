@@ -171,13 +171,15 @@ def _loaded(known: Known, bench: Bench) -> tuple[Known, Instance | None]:
 
 
 def _without(known: Known, phase: str) -> Iterator[Site]:
-    """The contractions, one of them without the candidate that a phase measures."""
+    """The contractions, one of them without the strategy of the candidate that a phase measures: a library that has no
+    algorithm has no second one."""
     number = 0
     for site, found in zip(known.sites, known.found, strict=True):
         if found is not None:
             yield site
             continue
-        yield replace(site, ways=tuple(w for k, w in enumerate(site.ways) if phase_of(number, k) != phase))
+        refused = {w.strategy for k, w in enumerate(site.ways) if w is not None and phase_of(number, k) == phase}
+        yield replace(site, ways=tuple(w for w in site.ways if w is None or w.strategy not in refused))
         number += 1
 
 
