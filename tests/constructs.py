@@ -911,14 +911,14 @@ timed:
 phases: {trial: {every: 4 ms, events: {start: 0 ms, end: 4 ms}}}
 neurons:
   cell:
-    params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV, t_ref: 2 ms}
+    params: {tau: 10 ms, tau_w: 3 * tau, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV, t_ref: 2 ms}
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
     pool: {reduce: {m: mean(bent(v)), most: max(v)}, state: {f: 0}, update: [f = 0.5 * f + bent(most)]}
     let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + dealt(t) + drawn(bent(w) / 9 + pool.f / 99)"}
     dynamics:
       dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
-      dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
+      dw/dt: (0.2 * v - w) / tau_w + 0.1 * sigma * sqrt(2 / tau) * xi_slow
     update: [v = v + jump]
     spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: t_ref, hold: [v], round: nearest}}
   plateau:

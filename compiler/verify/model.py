@@ -124,9 +124,10 @@ def _population(p: l0.Population) -> Iterator[str]:
     states = {s.name for s in p.neuron.state} | {i.name for i in p.neuron.inputs}
     for name in sorted(set(init) - states):
         yield f"`{name}` has an initial value, but is not a state"
-    for k, (name, value) in enumerate(p.init):
+    given = *params, *init
+    for k, (name, value) in enumerate((*p.params, *p.init)):
         if isinstance(value, l0.Formula):
-            yield from reads(value.expr, {*params, *init[:k]}, f"the initial value of `{name}`")
+            yield from reads(value.expr, set(given[:k]), f"the value of `{name}`")
     for name in sorted({s.name for s in p.neuron.state} - set(init)):
         yield f"state `{name}` has no initial value"
 

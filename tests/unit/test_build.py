@@ -324,6 +324,8 @@ def test_formulas_follow_what_a_population_sets(tmp_path: Path) -> None:
     own = drawn.replace("}}}}\n", "}}}, init: {v: rest + 2 * pi * 1 mV}}\n")
     (v,) = dict(load(tmp_path, own + SIMULATE).populations[0].init).values()
     assert isinstance(v, Formula) and refs(v.expr) == {"rest"}
+    twice = drawn.replace("rest: -65 mV}", "rest: -65 mV, low: rest - 5 mV}")
+    assert dict(load(tmp_path, twice + SIMULATE).populations[0].params)["low"] == Formula(Ref("rest") - Num(5.0))
     moved = text.replace("-70 mV", "-70 mV * sin(t / (1 ms))")
     assert mistakes(tmp_path, moved + SIMULATE) == [
         "E0802 the initial value of `v` of `p` follows from `rest`, which changes in time"

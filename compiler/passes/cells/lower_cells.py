@@ -188,32 +188,32 @@ def _arrays(
         bound[derived(name, Way.DELIVERED)] = builder.array(l2.Array(array, held, whole, Role.STATE, span=span))
     for name, value in instance.params if at.arrays else ():
         if (formal := symbol(name)) in at.arrays:
-            given = array_name(instance.name, name)
-            bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
+            bound[formal] = _given(builder, instance, name, value, Role.CONST, "1")
     for name, value in instance.init:
-        array, unit = array_name(instance.name, name), units.get((instance.name, name), "1")
-        if isinstance(value, l0.Formula):
-            _by_formula(builder, instance, array, value, unit)
-        elif not (isinstance(value, l0.Const) and value.value == 0):
-            initialise(builder, array, value, instance, Role.STATE, unit)
+        if not (isinstance(value, l0.Const) and value.value == 0):
+            _given(builder, instance, name, value, Role.STATE, units.get((instance.name, name), "1"))
     for name in cell.kept:
         array = own_array(array_name(instance.name, model_name(name)), "kept")
         bound[derived(name, Way.KEPT)] = builder.array(l2.Array(array, real, shape, Role.WORK, span=span))
     return bound | pool_arrays(at, instance, units) if cell.pools else bound
 
 
-def _by_formula(builder: ProgramBuilder, instance: l1.Instance, array: str, formula: l0.Formula, unit: str) -> None:
-    """An initial value that follows from parameters, and from initial values before it, of the same neuron."""
+def _given(builder: ProgramBuilder, instance: l1.Instance, name: str, value: l0.Value, role: Role, unit: str) -> str:
+    """The array of a parameter or a state, which may follow from parameters, and from initial values before it, of the
+    same neuron."""
+    array = array_name(instance.name, name)
+    if not isinstance(value, l0.Formula):
+        return initialise(builder, array, value, instance, role, unit)
     numbers, arrays = dict[str, float](), dict[str, str]()
     params = dict(instance.params)
-    for name, value in (*instance.params, *instance.init):
-        if isinstance(value, l0.Const):
-            numbers[name] = value.value
-        elif name in refs(formula.expr):
-            arrays[name] = array_name(instance.name, name)
-            if name in params and arrays[name] not in builder.arrays:
-                initialise(builder, arrays[name], value, instance, Role.CONST, "1")
-    from_formula(builder, array, formula, numbers, arrays, instance.size, Role.STATE, unit)
+    for read, known in (*instance.params, *instance.init):
+        if isinstance(known, l0.Const):
+            numbers[read] = known.value
+        elif read in refs(value.expr):
+            arrays[read] = array_name(instance.name, read)
+            if read in params and arrays[read] not in builder.arrays:
+                _given(builder, instance, read, known, Role.CONST, "1")
+    return from_formula(builder, array, value, numbers, arrays, instance.size, role, unit)
 
 
 def _columns(

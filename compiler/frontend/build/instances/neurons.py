@@ -123,7 +123,7 @@ def check_drawn(p: l0.Population, at: Span, sink: Sink) -> None:
     shared = set(p.neuron.shared)
     drawn = {n for n, v in (*p.params, *p.init) if n not in shared and isinstance(v, l0.Distribution | l0.Driven)}
     read: dict[str, set[str] | frozenset[str]] = {}
-    for n, v in p.init:
+    for n, v in (*p.params, *p.init):
         if isinstance(v, l0.Formula) and n in shared:
             read[n] = refs(v.expr)
         elif isinstance(v, l0.Formula) and refs(v.expr) & drawn:

@@ -158,7 +158,10 @@ class _Draft:
     def c(self) -> Context:
         return self.out.c
 
-    def evaluated(self, formula: l0.Formula, values: Mapping[str, l0.Value], what: str) -> l0.Value | None:
+    def following(self, formula: l0.Formula, values: Mapping[str, l0.Value], what: str) -> l0.Value | None:
+        """A formula over `values` as a number or a list, or as it is where what it reads differs between neurons."""
+        if _varies(formula.expr, values):
+            return l0.Formula(_with_numbers(formula.expr, values, self.c), formula.span)
         return evaluated(formula, values, what, self.at, self.c, self.size, self.shape)
 
 
@@ -261,7 +264,7 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
         elif value is None:
             missing.append(decl.name)
         elif isinstance(value, l0.Formula):
-            value = d.evaluated(value, values, f"parameter `{decl.name}` of `{name}`")
+            value = d.following(value, values, f"parameter `{decl.name}` of `{name}`")
         if value is not None:
             values[decl.name] = value
     if missing:
@@ -384,10 +387,8 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
                 value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
             if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
-        elif isinstance(decl.init, l0.Formula) and _varies(decl.init.expr, {**params, **values}):
-            value = l0.Formula(_with_numbers(decl.init.expr, {**params, **values}, c), decl.init.span)
         elif isinstance(decl.init, l0.Formula):
-            value = d.evaluated(decl.init, {**params, **values}, f"{what} of `{d.name}`")
+            value = d.following(decl.init, {**params, **values}, f"{what} of `{d.name}`")
         else:
             value = decl.init
             if isinstance(value, l0.Listed) and size is not None and len(value.values) != size:
@@ -400,7 +401,7 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
 
 
 def _varies(expr: Expr, values: Mapping[str, l0.Value]) -> bool:
-    """Whether an initial value follows from what differs from neuron to neuron, by more than its place."""
+    """Whether a value follows from what differs from neuron to neuron, by more than its place."""
     read = [values[n] for n in refs(expr) if n in values and not isinstance(values[n], l0.Const)]
     return bool(read) and not refs(expr) & HIDDEN and not any(isinstance(v, l0.Driven) for v in read)
 
@@ -451,11 +452,9 @@ def _check_times(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.
         if isinstance(value, l0.Const) and (id(expr), value.value) in out._good:
             continue
         used = refs(expr)
-        several = [
-            n for n in sorted(used) if isinstance(params.get(n), l0.Distribution | l0.Listed | l0.FromFile | l0.Driven)
-        ]
+        several = [n for n in sorted(used) if not isinstance(params.get(n, l0.Const(0)), l0.Const)]
         blame, related = _blame(used, given, neuron, place)
-        moving = [n for n in several if isinstance(params[n], l0.Driven)]
+        moving = [n for n in several if isinstance(params[n], l0.Driven | l0.Formula)]
         if several and not moving and not what.startswith("`decay`"):
             if out.step is not None:
                 check_each(expr, params, Rounded(out.step, neuron.nearest, blame, related), what, out.c)

@@ -192,7 +192,8 @@ NEURON = k.Block(
         k.Field(
             "params",
             PARAMS,
-            "Parameters with their default values; a population may give others. They do not change during a run.",
+            "Parameters with their default values; a population may give others. They do not change during a run. "
+            "A default may follow from parameters before it, also where they differ between neurons: `tau: C / g`.",
             example="params: {tau_m: 20 ms, v_rest: -65 mV}",
         ),
         k.Field(
