@@ -26,11 +26,13 @@ from backends.protocol import Backend
 from compiler.core.cache import find_value, keep_value
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.build_folder import STAMP, build_into
+from compiler.strategies.cost.devices import H200
 
 MODELS = Path(__file__).parents[2] / "models"
 SM_90 = CudaBackend(arch="sm_90")
@@ -55,8 +57,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 class Recorder:
     """A device that takes everything and runs nothing."""
 
-    blocks: int = 528
-    processors: int = 132
+    target: Target = H200
     arch: str = "sm_90"
     driver: Any = field(default_factory=lambda: SimpleNamespace(tensor_map=lambda *_: bytes(128)))
     stream: Any = field(default_factory=lambda: SimpleNamespace(handle=0))
