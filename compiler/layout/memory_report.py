@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from compiler.ir.space import Role
-from compiler.layout.plan_memory import Placement, lifetimes, padded
+from compiler.layout.plan_memory import Placement, lifetimes, meeting, padded
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ def memory_bill(merged: l2.Merged, placement: Placement, sizes: Mapping[str, int
     arrays = [a for a in merged.arrays if not a.within]
     bytes_of = {a.name: _bytes(a, sizes) for a in arrays}
     work = {a.name: padded(size) for a in arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
-    shares = _shares(work, placement.offsets)
-    billed = [Billed(a, bytes_of[a.name], shares.get(a.name, ())) for a in arrays]
+    begins = ((placement.offsets[name], name) for name in work)
+    shares = meeting((begin, begin + work[name], name) for begin, name in begins)
+    billed = [Billed(a, bytes_of[a.name], tuple(shares.get(a.name, ()))) for a in arrays]
     billed.sort(key=lambda b: (-(b.bytes or 0), b.array.name))
     return Bill(placement.arena_bytes, tuple(billed), placement.unshared_bytes, _in_place(merged), _peaks(merged, work))
 
@@ -82,19 +83,6 @@ def _in_place(merged: l2.Merged) -> tuple[str, ...]:
             if isinstance(formal, l2.ArrayFormal) and formal.mode is l2.Mode.UPDATE:
                 found.update(rows.arrays[formal.name])
     return tuple(sorted(found))
-
-
-def _shares(work: Mapping[str, int], offsets: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """For each array the others that overlap with it."""
-    found: dict[str, list[str]] = {name: [] for name in work}
-    here: list[str] = []
-    for name in sorted(work, key=lambda n: (offsets[n], n)):
-        here = [n for n in here if offsets[n] + work[n] > offsets[name]]
-        for other in here:
-            found[name].append(other)
-            found[other].append(name)
-        here.append(name)
-    return {name: tuple(others) for name, others in found.items()}
 
 
 def _peaks(merged: l2.Merged, work: Mapping[str, int]) -> tuple[Moment, ...]:

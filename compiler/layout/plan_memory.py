@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
+from compiler.ir.level2.dependence import touched
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -48,13 +50,9 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
         spans: dict[str, tuple[int, int]] = {}
         begin = clock
         for launch in phase.launches:
-            for formal in merged.templates[launch.template].formals:
-                if isinstance(formal, l2.ArrayFormal):
-                    for bound in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
-                        name = whole.get(bound, bound)
-                        if name in names:
-                            first = spans.get(name, (clock, clock))[0]
-                            spans[name] = (first, clock)
+            used = touched(merged.templates, merged.tables, [launch], {}).names
+            for name in names.intersection(whole.get(n, n) for n in used):
+                spans[name] = spans.get(name, (clock, clock))[0], clock
             clock += 1
         for loop in phase.loops:
             for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names, loop.pays):
@@ -72,27 +70,19 @@ def _kept(
     it writes a part; all, where blocks are in several steps at a time (`chained`)."""
     found: dict[str, bool] = {}
     for launch in launches:
-        read, written = set[str](), set[str]()
-        for formal in merged.templates[launch.template].formals:
-            if isinstance(formal, l2.ArrayFormal):
-                bound = merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]
-                (written if formal.mode is l2.Mode.WRITE else read).update(bound)
-        for name in (*read, *written):
-            found.setdefault(whole.get(name, name), chained or name in read or name in whole)
+        own = touched(merged.templates, merged.tables, [launch], {})
+        kept = own.names if chained else own.read | own.added | own.names.intersection(whole)
+        every = dict.fromkeys((whole.get(n, n) for n in own.names), False)
+        found = every | {whole.get(n, n): True for n in kept} | found
     return (name for name, kept in found.items() if kept and name in names)
 
 
 def written(merged: l2.Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
     """Arrays that launches of these phases write: those that a loader preserves when it places all arrays again after
     the numbers of synapses are drawn."""
-    found: dict[str, None] = {}
-    for phase in merged.phases:
-        for launch in phase.launches if phase.name in phases else ():
-            for formal in merged.templates[launch.template].formals:
-                if isinstance(formal, l2.ArrayFormal) and formal.mode is not l2.Mode.READ:
-                    bound = merged.tables[launch.template].arrays[formal.name]
-                    found |= dict.fromkeys(bound[launch.lo : launch.hi])
-    return tuple(found)
+    launches = [x for phase in merged.phases if phase.name in phases for x in phase.launches]
+    own = touched(merged.templates, merged.tables, launches, {})
+    return tuple(sorted(own.written | own.added))
 
 
 def _place_work(merged: l2.Merged, sizes: Mapping[str, int], offsets: dict[str, int]) -> tuple[int, int]:
@@ -158,15 +148,20 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
         first, end = (n * a.dtype.bytes for n in a.over(steps.get(a.name, 1)))
         return begin + first, begin + end, a.name
 
-    spans = sorted(map(span, arrays))
-    found: dict[str, set[str]] = {}
-    for number, (_, end, name) in enumerate(spans):
-        for start, _, other in spans[number + 1 :]:
-            if start >= end:
-                break
-            found.setdefault(name, set()).add(other)
-            found.setdefault(other, set()).add(name)
-    return {name: frozenset(others) for name, others in found.items()}
+    return {name: frozenset(others) for name, others in meeting(map(span, arrays)).items()}
+
+
+def meeting(spans: Iterable[tuple[int, int, str]]) -> dict[str, list[str]]:
+    """For each name those whose spans, from the first byte to behind the last one, have some in common with its own."""
+    found: dict[str, list[str]] = {}
+    here: list[tuple[int, int, str]] = []
+    for begin, end, name in sorted(spans, key=itemgetter(0, 2)):
+        here = [x for x in here if x[1] > begin]
+        for _, _, other in here:
+            found.setdefault(name, []).append(other)
+            found.setdefault(other, []).append(name)
+        here.append((begin, end, name))
+    return found
 
 
 def _steps(program: l2.Merged) -> dict[str, int]:
@@ -174,8 +169,7 @@ def _steps(program: l2.Merged) -> dict[str, int]:
     found: dict[str, int] = {}
     for phase in program.phases:
         for loop in phase.loops:
-            for x in phase.launches[loop.first : loop.last]:
-                for names in program.tables[x.template].arrays.values():
-                    for name in names[x.lo : x.hi]:
-                        found[name] = max(found.get(name, 0), loop.steps)
+            body = phase.launches[loop.first : loop.last]
+            for name in touched(program.templates, program.tables, body, {}).names:
+                found[name] = max(found.get(name, 0), loop.steps)
     return found

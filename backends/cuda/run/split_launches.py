@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import Touched, commute, touched
+from compiler.ir.level2.dependence import Latest, Touched, touched
 from compiler.ir.level2.target import Target
 from compiler.strategies.cost.cuda import worth_a_start
 
@@ -45,23 +45,11 @@ def split(
 def _neighbours(rows: Sequence[Sequence[Touched]], by: int) -> list[list[int]]:
     """For each row the number of the last launch before its own that may not run beside it, -1 without one; launches
     are in order, or (`by` -1) in reverse order and numbered backwards."""
-    last: dict[l2.Mode, dict[str, int]] = {mode: {} for mode in l2.Mode}  # of the launches that access an array
-    found = []
+    latest, found = Latest(), list[list[int]]()
     for number, own in enumerate(rows):
-        since = []
+        found.append([by * latest.before(row) for row in own])
         for row in own:
-            before = [
-                seen.get(name, -1)
-                for a, names in row.modes()
-                for b, seen in last.items()
-                if seen and not commute(a, b)
-                for name in names
-            ]
-            since.append(by * max(before, default=-1))
-        found.append(since)
-        for row in own:
-            for mode, names in row.modes():
-                last[mode] |= dict.fromkeys(names, number)
+            latest.include(row, number)
     return found
 
 

@@ -67,6 +67,10 @@ class Touched:
         self.written.update(other.written)
         self.added.update(other.added)
 
+    @property
+    def names(self) -> set[str]:
+        return self.read | self.written | self.added
+
     def modes(self) -> Iterator[tuple[l2.Mode, set[str]]]:
         yield from ((l2.Mode.READ, self.read), (l2.Mode.WRITE, self.written), (l2.Mode.ACCUMULATE, self.added))
 
@@ -135,23 +139,29 @@ def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
     return [frozenset(x) for x in found]
 
 
+class Latest:
+    """The largest number of the launches that access an array in a mode."""
+
+    def __init__(self) -> None:
+        self._of: dict[l2.Mode, dict[str, int]] = {mode: {} for mode in l2.Mode}
+
+    def before(self, own: Touched) -> int:
+        """That of the launches that `own` must wait for; -1 without one."""
+        waits = ((names, seen) for a, names in own.modes() for b, seen in self._of.items() if not commute(a, b))
+        return max((seen.get(name, -1) for names, seen in waits if seen for name in names), default=-1)
+
+    def include(self, own: Touched, number: int) -> None:
+        for mode, names in own.modes():
+            seen = self._of[mode]
+            seen.update((name, max(seen.get(name, -1), number)) for name in names)
+
+
 def levels(launches: Iterable[Touched]) -> list[int]:
     """Dependence level of each: the length of the longest path of launches that run before it."""
-    after: dict[l2.Mode, dict[str, int]] = {mode: {} for mode in l2.Mode}  # the level after the last access to an array
-    found = []
+    latest, found = Latest(), list[int]()
     for own in launches:
-        before = [
-            seen.get(name, 0)
-            for a, names in own.modes()
-            for b, seen in after.items()
-            if seen and not commute(a, b)
-            for name in names
-        ]
-        level = max(before, default=0)
-        for mode, names in own.modes():
-            for name in names:
-                after[mode][name] = max(after[mode].get(name, 0), level + 1)
-        found.append(level)
+        found.append(latest.before(own) + 1)
+        latest.include(own, found[-1])
     return found
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
+from compiler.ir.level2.dependence import touched
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import padded
 
@@ -83,4 +84,4 @@ def _temporaries(merged: l2.Merged, arrays: Mapping[str, l2.Array]) -> dict[str,
 
 def _bound(merged: l2.Merged, launches: Iterable[l2.Launch]) -> Set[str]:
     """The arrays of launches."""
-    return {n for x in launches for names in merged.tables[x.template].arrays.values() for n in names[x.lo : x.hi]}
+    return touched(merged.templates, merged.tables, launches, {}).names
