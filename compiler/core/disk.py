@@ -186,10 +186,10 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         os.close(fd)
 
 
-def sync_folder(folder: Path) -> None:
-    """fsync a folder, where the system supports it."""
+def sync(path: Path) -> None:
+    """fsync a file or a folder, where the system supports it."""
     with suppress(OSError):
-        place = os.open(folder, os.O_RDONLY)
+        place = os.open(path, os.O_RDONLY)
         try:
             os.fsync(place)
         finally:

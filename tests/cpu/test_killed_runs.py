@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 from compiler.cli.actions.doctor import examine
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import scratch_folder
+from compiler.frontend.load import load_model
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import LineProgress
 from compiler.runtime.execute import run_model
+from compiler.runtime.record.continued import copy_up_to
 from compiler.runtime.record.superblock import lookup3, unmark
 from netloom import run
 from tests.construct_runs import write_construct
@@ -342,6 +344,57 @@ def test_records_that_are_damaged(here: Path) -> None:
     same_end(here / "whole-life", run(path, resume=left, out=here / "second").folder)
 
 
+def test_records_that_end_before_the_checkpoint(here: Path) -> None:
+    """As where the folder of a run that goes on is copied: each file is older than the newest checkpoint."""
+    path = rich(here, "every: 5 ms")
+    old, new = (left_behind(path, at, here, "cpu") for at in (5, 12))
+    for name in ("spikes.h5", "rates.h5"):
+        whole = (new / name).read_bytes()
+        shutil.copy(old / name, new / name)
+        with pytest.raises(RunError, match=rf"{name}` (ends before|cannot be gone on with)") as caught:
+            run(path, resume=new, out=here / name)
+        assert (caught.value.code, caught.value.exit_code) == ("E0909", 2)
+        (new / name).write_bytes(whole)
+    same_end(here / "whole-life", run(path, resume=new, out=here / "second").folder)
+
+
+def test_records_with_damaged_blocks(here: Path) -> None:
+    """Wherever a write was torn, a file is refused, or its rows are found."""
+    path = rich(here, "every: 5 ms")
+    left = left_behind(path, 9, here, "cpu")
+    model, whole, refused = load_model(path, {}), (left / "rates.h5").read_bytes(), 0
+    for name in ("spikes.h5", "traces.h5", "synapses.h5"):
+        (left / name).unlink()
+    for start in range(0, len(whole), 256):
+        (left / "rates.h5").write_bytes(whole[:start] + bytes(256) + whole[start + 256 :])
+        (here / "copy").mkdir(exist_ok=True)
+        try:
+            copy_up_to(left, here / "copy", model, read_position(latest_checkpoint(left).path).step)
+        except RunError as error:
+            refused += error.code == "E0909"
+    assert refused > 5
+
+
+def test_an_interrupted_run_is_not_the_end(here: Path) -> None:
+    """What a signal to the tests leaves is told apart from other records, and can be resumed."""
+    path = rich(here)
+    unbroken = run(path, out=here / "unbroken")
+
+    class Signalled(LineProgress):
+        def update(self, done: float, text: str) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        ended = run_model(path, Options(out=here / "ended", build_dir=here / "build"), Signalled())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.status == "interrupted"
+    with pytest.raises(AssertionError, match="signal 15"):
+        same_end(unbroken.folder, ended.folder)
+    same_end(unbroken.folder, run(path, resume=ended.folder, out=here / "on").folder)
+
+
 def test_the_mark_of_a_writer(tmp_path: Path) -> None:
     """A known checksum; a file without the mark counts as foreign."""
     assert lookup3(b"Four score and seven years ago") == 0x17770551
@@ -382,6 +435,10 @@ def test_rates_of_a_run_that_goes_on_twice(here: Path) -> None:
     (here / "alone.safetensors").write_bytes(saved.read_bytes())
     second = run(path, out=here / "second", duration="40 ms", resume=here / "alone.safetensors")
     third = run(path, out=here / "third", resume=second.folder)
+    # Killed before its first own checkpoint, and resumed from the folder that is left.
+    left = left_behind(path, 1, here, "cpu", resume=here / "alone.safetensors")
+    fourth = run(path, out=here / "fourth", resume=left)
+    assert (fourth.counts, fourth.rates) == (third.counts, third.rates)
     times, _ = unbroken.spikes("a")
     assert third.counts["a"] == np.sum(times > 20.25) > 0
     assert third.rates["a"] == pytest.approx(third.counts["a"] / (3 * 0.04))

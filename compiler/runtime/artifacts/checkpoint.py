@@ -26,7 +26,7 @@ import numpy as np
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.diagnostics import RunError
-from compiler.core.disk import in_use, new_file, sync_folder
+from compiler.core.disk import in_use, new_file, sync
 from compiler.files.guard import regular
 from compiler.runtime.artifacts.digest import check_digest, sealed
 from compiler.runtime.common.arrays import persistent_arrays, read_logical, to_physical
@@ -94,7 +94,7 @@ def write_tensors(
             file.write(kept[name].reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": "U"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import h5py
 
@@ -22,6 +22,9 @@ from compiler.runtime.record.growing import RECORDING
 from compiler.runtime.record.superblock import unmark
 from compiler.runtime.record.tables import TABLES, cut_table
 
+ALONE: Final = "resume from the checkpoint file alone, copied to another folder: records then begin there"
+# What h5py raises for a damaged file, or for what it gives in place of a group that cannot be read (None).
+_UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError)
 RECORDS = ("spikes.h5", "events.h5", "traces.h5", "rates.h5", "synapses.h5")
 
 
@@ -49,10 +52,9 @@ def copy_up_to(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
                 unmark(folder / name)
                 with h5py.File(folder / name, "a") as file:
                     _CUT[name](file, model, (step - model.simulate.warmup + 0.5) * model.simulate.dt)
-            except (OSError, KeyError, ValueError) as error:
+            except _UNREADABLE as error:
                 message = f"`{source / name}` cannot be gone on with: {error}"
-                help = "resume from the checkpoint file alone, copied to another folder: records then begin there"
-                raise RunError("E0909", message, help, exit_code=2) from None
+                raise RunError("E0909", message, ALONE, exit_code=2) from None
     for path in sorted((source / TABLES).glob("*.csv")):
         copied = True
         make_folder(folder / TABLES, "a table")

@@ -189,6 +189,7 @@ class RecordFile:
     """A file of records that is open for writing; one that is there is continued. Raises RunError (E0930)."""
 
     def __init__(self, path: Path) -> None:
+        self.name = path.name
         self._file = open_file(path)
 
     def read(self, name: str) -> npt.NDArray[Any]:
@@ -199,6 +200,11 @@ class RecordFile:
 
     def _datasets(self) -> list[Growing]:
         raise NotImplementedError
+
+    @property
+    def rows(self) -> list[int]:
+        """The lengths of the datasets that a run which goes on begins with."""
+        return [data.rows for data in self._datasets()]
 
     def flush(self) -> None:
         """Let a reader see all that was drained."""

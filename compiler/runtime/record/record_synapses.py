@@ -244,5 +244,10 @@ class SynapseWriter(RecordFile):
         assert s.values is not None
         s.values.append(values[None].astype(np.float64) if values.dtype.kind == "u" else values[None])
 
+    @property
+    def rows(self) -> list[int]:
+        """Without what is sampled at the end of a run: it will be sampled again."""
+        return [data.rows for s in self._sampled if s.every for data in (s.values, s.times) if data is not None]
+
     def _datasets(self) -> list[Growing]:
         return [data for s in self._sampled for data in (s.values, s.times) if data is not None]

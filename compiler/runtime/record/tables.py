@@ -15,7 +15,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.disk import append_text, make_folder, new_file, write_text
+from compiler.core.disk import append_text, make_folder, new_file, sync, write_text
 from compiler.files.parquet_files import PARQUET, parquet_bytes
 from compiler.runtime.artifacts.results import package
 from compiler.runtime.record.measured import Reader
@@ -44,7 +44,8 @@ class TableWriter:
         self._folder, self._tables, self._reader = folder / TABLES, model.tables, Reader(model, program)
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self._waiting: dict[str, list[str]] = {t.name: [] for t in model.tables}
-        self.last: dict[str, float] = {}
+        self.name, self.last = TABLES, dict[str, float]()
+        self._rows = {t.name: 0 for t in model.tables}
         if any(t.parquet for t in model.tables):
             package("pyarrow", "parquet")
         if model.tables:
@@ -61,6 +62,7 @@ class TableWriter:
 
     def _take_last(self, table: l0.RecordTable, path: Path) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()[1:]
+        self._rows[table.name] = len(lines)
         if lines:
             values = lines[-1].split(",")[-len(table.columns) :]
             self.last |= {f"{table.name}.{n}": float(v) for (n, _), v in zip(table.columns, values, strict=True)}
@@ -83,6 +85,12 @@ class TableWriter:
             self.last |= {f"{table.name}.{n}": v for (n, _), v in zip(table.columns, values, strict=True)}
             when = [repr(now * self._dt), *([str((now - 1) // table.every)] if table.at is not None else [])]
             self._waiting[table.name].append(",".join([*when, *map(repr, values)]) + "\n")
+            self._rows[table.name] += 1
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of rows of the tables."""
+        return list(self._rows.values())
 
     def flush(self) -> None:
         """Write the rows that wait. Raises RunError (E0930)."""
@@ -91,7 +99,11 @@ class TableWriter:
                 append_text(self._path(table), "".join(rows), "a table")
                 rows.clear()
 
-    sync = flush
+    def sync(self) -> None:
+        """Write them as far as the disk. Raises RunError (E0930)."""
+        self.flush()
+        for table in self._tables:
+            sync(self._path(table))
 
     def close(self) -> None:
         """Write the rows that wait, and what is not text. Raises RunError (E0930)."""

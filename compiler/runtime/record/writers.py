@@ -40,6 +40,11 @@ class Writers:
     events: SpikeWriter | None = None
 
     @property
+    def rows(self) -> dict[str, npt.NDArray[np.int64]]:
+        """How much each file holds."""
+        return {w.name: np.array(w.rows, np.int64) for w in (*self.drained, *self.sampled)}
+
+    @property
     def sampled(self) -> tuple[SynapseWriter | TableWriter, ...]:
         """Those that read the instance at certain steps."""
         return tuple(w for w in (self.synapses, self.tables) if w is not None)

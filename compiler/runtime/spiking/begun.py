@@ -23,22 +23,25 @@ from compiler.runtime.record.tables import Criterion
 _FROM: Final = "from"
 _HELD: Final = "stop"
 _RATES: Final = "rates/"
+_ROWS: Final = "rows/"
 
 
 @dataclass(frozen=True)
 class Begun:
     """`recorded_from`: the step (after the warm-up) before the first one that is in the folder's records; `held` as in
-    Criterion; `rates` as RateWriter.rests."""
+    Criterion; `rates` as RateWriter.rests; `rows` as Writers.rows: where records are shorter, some are missing."""
 
     recorded_from: int = 0
     held: int = 0
     rates: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    rows: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, AnyArray]:
         """For save_checkpoint."""
         numbers = {_FROM: self.recorded_from, _HELD: self.held}
         found: dict[str, AnyArray] = {name: np.array([value], np.int64) for name, value in numbers.items()}
-        return found | {f"{_RATES}{name}": counts for name, counts in self.rates.items()}
+        found |= {f"{_RATES}{name}": counts for name, counts in self.rates.items()}
+        return found | {f"{_ROWS}{name}": counts for name, counts in self.rows.items()}
 
 
 def begun(recorded_from: int, rates: RateWriter | None, criterion: Criterion | None) -> Begun:
@@ -51,5 +54,6 @@ def read_begun(path: Path) -> Begun:
     """Of the run that wrote a checkpoint. Raises RunError (E0909, E0927)."""
     found = begun_of_checkpoint(path)
     rates = {n.removeprefix(_RATES): np.asarray(v, np.float64) for n, v in found.items() if n.startswith(_RATES)}
+    rows = {n.removeprefix(_ROWS): np.asarray(v, np.int64) for n, v in found.items() if n.startswith(_ROWS)}
     recorded_from, held = (int(np.asarray(found[n])[0]) if n in found else 0 for n in (_FROM, _HELD))
-    return Begun(recorded_from, held, rates)
+    return Begun(recorded_from, held, rates, rows)

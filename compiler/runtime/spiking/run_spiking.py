@@ -14,16 +14,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.checkpoint import Position, save_checkpoint
 from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
-from compiler.runtime.record.continued import adopt_checkpoint, copy_records
+from compiler.runtime.record.continued import ALONE, adopt_checkpoint, copy_records
 from compiler.runtime.record.growing import recording
-from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.tables import Criterion
-from compiler.runtime.record.writers import open_writers
+from compiler.runtime.record.writers import Writers, open_writers
 from compiler.runtime.session import Outcome, Session
 from compiler.runtime.spiking.begun import Begun, begun, read_begun
 from compiler.runtime.spiking.simulate import simulate
@@ -39,8 +40,9 @@ def run_spiking(session: Session) -> Outcome:
     with recording(session.folder), ExitStack() as opened:
         writers = open_writers(session.folder, model, program, session.instance, start.step, start.begun.rates, opened)
         criterion = None if model.simulate.stop is None else Criterion(model, program, start.begun.held)
-        checkpoints = SpikingCheckpoints(session, start, writers.rates, criterion)
+        checkpoints = SpikingCheckpoints(session, start, writers, criterion)
         if start.checkpoint is not None:
+            _check_rows(start, writers, model.simulate.warmup)
             checkpoints.adopt(start.checkpoint)
         if model.simulate.checkpoints is not None:
             session.progress.tell(f"should this run be killed, go on with `--resume {session.folder}`")
@@ -82,11 +84,13 @@ def run_spiking(session: Session) -> Outcome:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a run begins: the step before its first one, its checkpoint, and what its records have begun."""
+    """Where a run begins: the step before its first one, its checkpoint, what its records have begun, and whether they
+    begin with those of the run that it continues."""
 
     step: int = 0
     checkpoint: Path | None = None
     begun: Begun = field(default_factory=Begun)
+    copied: bool = False
 
 
 def _begin(session: Session) -> _Start:
@@ -105,9 +109,22 @@ def _begin(session: Session) -> _Start:
             exit_code=2,
         )
     found = read_begun(path)
-    if not copy_records(path.parent.parent, session.folder, session.prepared.model, done):
+    copied = copy_records(path.parent.parent, session.folder, session.prepared.model, done)
+    if not copied:
         found = replace(found, recorded_from=max(done - simulate.warmup, 0))
-    return _Start(done, path, found)
+    return _Start(done, path, found, copied)
+
+
+def _check_rows(start: _Start, writers: Writers, warmup: int) -> None:
+    """Compare the records with what the checkpoint says of them. Raises RunError (E0909) where some are missing."""
+    assert start.checkpoint is not None
+    if not start.copied or start.step <= warmup:
+        return
+    for name, rows in writers.rows.items():
+        before = start.begun.rows.get(name)
+        if before is not None and not np.array_equal(before, rows):
+            message = f"`{start.checkpoint.parent.parent / name}` ends before the checkpoint `{start.checkpoint}`"
+            raise RunError("E0909", message, ALONE, exit_code=2)
 
 
 # ---------------------------------------------------------------------------------------- checkpoints
@@ -116,9 +133,9 @@ def _begin(session: Session) -> _Start:
 class SpikingCheckpoints:
     """The checkpoints of a run: when one is due, and writing it; old ones are removed."""
 
-    def __init__(self, session: Session, start: _Start, rates: RateWriter | None, criterion: Criterion | None) -> None:
+    def __init__(self, session: Session, start: _Start, writers: Writers, criterion: Criterion | None) -> None:
         assert session.prepared.model.simulate is not None
-        self._session, self._start, self._rates, self._criterion = session, start, rates, criterion
+        self._session, self._start, self._writers, self._criterion = session, start, writers, criterion
         self._simulate = session.prepared.model.simulate
         self._wanted = self._simulate.checkpoints or l0.Checkpoints(keep=1)
         self._folder = session.folder / "checkpoints"
@@ -126,8 +143,12 @@ class SpikingCheckpoints:
         self._written = time.perf_counter()
 
     def adopt(self, path: Path) -> None:
-        """Begin with the checkpoint of the run that is resumed."""
-        self._kept.append(adopt_checkpoint(path, self._session.folder))
+        """Begin with the checkpoint of the run that is resumed; where its records are not there, with one that says
+        so."""
+        if self._start.copied:
+            self._kept.append(adopt_checkpoint(path, self._session.folder))
+        else:
+            self.write(self._start.step)
 
     def next_step(self, done: int) -> int | None:
         """The first step after `done` at whose end one is due by simulated time."""
@@ -143,7 +164,8 @@ class SpikingCheckpoints:
 
     def write(self, done: int) -> None:
         """Write the state at the end of step `done`, whose records are on disk, and keep the newest ones."""
-        session = self._session
+        session, start = self._session, self._start.begun.recorded_from
+        now = replace(begun(start, self._writers.rates, self._criterion), rows=self._writers.rows)
         path = self._folder / f"step-{done:010d}.safetensors"
         save_checkpoint(
             path,
@@ -151,7 +173,7 @@ class SpikingCheckpoints:
             session.prepared.lowered.merged,
             Position("spiking", done, session.prepared.seed, session.hash),
             frozen=bool(self._simulate.freeze),
-            begun=begun(self._start.begun.recorded_from, self._rates, self._criterion).arrays(),
+            begun=now.arrays(),
         )
         self._kept = [*(p for p in self._kept if p != path), path]
         while len(self._kept) > self._wanted.keep:

@@ -25,7 +25,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import RunError
-from compiler.core.disk import append_text, write_text
+from compiler.core.disk import append_text, sync, write_text
 from compiler.core.strict_json import dumps
 from compiler.losses import LOSS_KIND
 from compiler.passes.pipeline.lower import Lowered
@@ -254,6 +254,7 @@ def _save(loop: _Loop, epoch: int, batch: int) -> None:
     position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch, loop.best_epoch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
     path = loop.session.folder / "checkpoints" / name
+    sync(loop.session.folder / METRICS)
     save_checkpoint(path, loop.instance, loop.program, position, loop.best)
     if loop.adopted is not None and loop.adopted != path:
         loop.adopted.unlink(missing_ok=True)
