@@ -254,6 +254,12 @@ MUTANTS = (
         ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cuda-reproducible-float32]",),
     ),
     Mutant(
+        "sequences lie in the order of steps",
+        ("compiler.passes.kernels.place_parts:_Placing.steps",),
+        _always(None),
+        ("tests/cpu/test_place_parts.py::test_sequences_lie_in_the_order_of_steps[cuda-reproducible]",),
+    ),
+    Mutant(
         "strategies read through strides",
         ("compiler.strategies.strategy:Strategy.reads",),
         lambda reads: lambda self, p: reads(self, p) and not any(t.whole for t in p.operands),

@@ -34,4 +34,4 @@ def array_of(
 def strides_of(tensor: l1.Tensor, lanes: int) -> tuple[int, ...]:
     """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
     step = lanes if tensor.batched and lanes else 1
-    return tuple(step * by for by in tensor.strides)
+    return tuple(by if tensor.steps_first and a == 1 else step * by for a, by in enumerate(tensor.strides))

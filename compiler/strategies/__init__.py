@@ -167,7 +167,8 @@ def _equivalent(problem: Problem, available: frozenset[str], device: Target, mos
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
     """Equal for contractions for which `choose` finds the same on a target."""
     operands = tuple(
-        (t.whole or t.room, t.shape, t.dtype, t.batched, t.windows, t.panel) for t in map(tensors.__getitem__, node.ins)
+        (t.whole or t.room, t.shape, t.dtype, t.batched, t.windows, t.panel, t.steps_first)
+        for t in map(tensors.__getitem__, node.ins)
     )
     walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
     return walks, node.body, node.combine, node.fill, bool(node.scalars)

@@ -42,8 +42,9 @@ class Strategy:
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
     has to permit at least; `bf16`: whether it reads operands that are bf16 in memory; `windows`: whether it reads
     those of which windows have one element (l1.Tensor.windows); `panels`: those in panels (l1.Tensor.panel); `strided`:
-    those between whose elements others lie, wherever they begin (l1.Tensor.whole). Those of other packages have a
-    `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
+    those between whose elements others lie, wherever they begin, and in another order (l1.Tensor.whole, steps_first).
+    Those of other packages have a `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes
+    it."""
 
     name: str
     match: Match
@@ -59,7 +60,10 @@ class Strategy:
     def reads(self, p: Problem) -> bool:
         """Whether it can read the operands of a problem."""
         fit = (self.windows, self.panels, self.strided)
-        plain = all(all(map(operator.or_, fit, (not t.windows, not t.panel, not t.whole))) for t in p.operands)
+        plain = all(
+            all(map(operator.or_, fit, (not t.windows, not t.panel, not (t.whole or t.steps_first))))
+            for t in p.operands
+        )
         return plain and (self.bf16 or not any(p.stored))
 
     def choice(self, p: Problem) -> Choice | None:

@@ -114,6 +114,39 @@ def test_parts_of_parts_are_read_by_strategies(tmp_path: Path, target: str, orde
     assert whole == {"train/three.y"}
 
 
+STEPS = """\
+language: 1
+name: steps
+network:
+  inputs: {words: {shape: [5], dtype: int32}, label: {shape: [], dtype: int32}}
+  layers:
+    - embedding: {name: rows, inputs: words, count: 9, size: 8}
+    - gru: {name: states, units: 8, sequence: true}
+    - dense: {name: each, units: 4, activation: tanh}
+    - flatten: {}
+    - dense: {name: logits, units: 3}
+train:
+  data: {file: samples.npz, inputs: {words: words, label: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  optimizer: {sgd: {learning_rate: 1}}
+  batch: 32
+  epochs: 1
+numerics: {order: ORDER}
+"""
+
+
+@pytest.mark.parametrize(("target", "order"), [("cpu", "bitwise"), ("cuda", "bitwise"), ("cuda", "reproducible")])
+def test_sequences_lie_in_the_order_of_steps(tmp_path: Path, target: str, order: str) -> None:
+    """What a recurrent layer reads is made in its order, and what reads its states, or makes their gradient, goes
+    through strides."""
+    np.savez(tmp_path / "samples.npz", words=np.zeros((32, 5), np.int32), label=np.zeros(32, np.int32))
+    model = model_of(STEPS.replace("ORDER", order), tmp_path)
+    lowered = lower(model, backend(target).capabilities, verify=True)
+    assert not [t.name for t in lowered.merged.templates if t.name.endswith(": copy")]
+    names = ("states.rows", "states.all")
+    assert _placed(lowered) >= {f"{phase}: {name}" for phase in ("train", "eval") for name in names}
+
+
 @pytest.mark.usefixtures("cc")
 @pytest.mark.parametrize("order", ["bitwise", "reproducible"])
 def test_no_bit_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:

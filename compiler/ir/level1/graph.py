@@ -28,7 +28,8 @@ class Tensor:
     `pitch`: elements from one row along the last axis to the next, where that is more than its extent (pad_rows).
     `panel`: rows whose elements at one place of the last axis are side by side, then those at the next place, and after
     the last one the next rows; the array has whole panels (pack_panels). Its strides say nothing.
-    `whole`: the extents of the tensor in whose array it lies, as a part; its strides are that one's (place_parts)."""
+    `whole`: the extents of the tensor in whose array it lies, as a part; its strides are that one's (place_parts).
+    `steps_first`: in the array, axis 1 is the outermost."""
 
     name: str
     shape: tuple[int, ...]
@@ -38,6 +39,7 @@ class Tensor:
     pitch: int = 0
     panel: int = 0
     whole: tuple[int, ...] = ()
+    steps_first: bool = False
 
     @property
     def room(self) -> tuple[int, ...]:
@@ -49,8 +51,10 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements per step along each axis of its array, row by row."""
-        *inner, _ = accumulate(reversed(self.whole or self.room), mul, initial=1)
-        return tuple(reversed(inner))
+        room = self.whole or self.room
+        *inner, _ = accumulate(reversed(room), mul, initial=1)
+        found = tuple(reversed(inner))
+        return (found[1], room[0] * found[1], *found[2:]) if self.steps_first else found
 
 
 @dataclass(frozen=True)

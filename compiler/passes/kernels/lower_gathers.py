@@ -38,23 +38,26 @@ def _along(dims: Dims, begin: str = "") -> tuple[Affine, ...]:
 
 
 def lower_elements(
-    p: Phase, node: l1.Gather | l1.ScatterAdd | l1.Move, epilogue: Epilogue | None, in_place: Mapping[str, str]
+    p: Phase,
+    node: l1.Gather | l1.ScatterAdd | l1.Move | l1.StepsFirst,
+    epilogue: Epilogue | None,
+    in_place: Mapping[str, str],
 ) -> None:
-    """The kernels of one node."""
+    """The kernels of one node, or where it lies."""
     match node:
         case l1.Gather():
             _gather(p, node, epilogue, in_place)
         case l1.ScatterAdd():
             _scatter_add(p, node)
-        case l1.Move() if node.out.name in p.slices:
+        case l1.Move() | l1.StepsFirst() if node.out.name in p.slices:
             _slice(p, node)
         case l1.Move() if node.out.name not in p.joined:
             _move(p, node, epilogue, in_place)
 
 
-def _slice(p: Phase, node: l1.Move) -> None:
+def _slice(p: Phase, node: l1.Move | l1.StepsFirst) -> None:
     """Where its elements lie."""
-    name, whole = node.out.name, p.builder.arrays[p.arrays[node.ins[0]]]
+    name, whole = node.out.name, p.builder.arrays[p.arrays[l1.operands(node)[0]]]
     p.places[name] = Place(whole.within or whole.name, whole.first + p.slices[name])
     p.arrays[name] = p.temporary(node.out, node.span)
 

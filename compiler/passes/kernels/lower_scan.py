@@ -21,7 +21,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.ir.space import Role
-from compiler.layout.assign_layouts import array_of
+from compiler.layout.assign_layouts import array_of, strides_of
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.tensor_phase import Phase, Place, array_formal, axes_of, emit_row
 
@@ -143,11 +143,11 @@ def enter(p: Phase, steps: Steps) -> None:
         p.arrays[c.state.name] = _view(p, c.state, c.state.name, steps.states[c.state.name], scan.span)
     for g in scan.given:
         whole = p.builder.arrays[p.arrays[g.whole]]
-        size = prod(g.part.shape)
+        size = -(-g.part.shape[0] // max(p.lanes, 1)) * strides_of(p.placed(p.tensors[g.whole]), p.lanes)[0]
         first, by = ((scan.steps - 1) * size, -size) if scan.reverse else (0, size)
         place = Place(whole.within or whole.name, whole.first + first, by)
         name = f"{g.whole}.{'back' if scan.reverse else 'step'}"
-        p.arrays[g.part.name] = _view(p, g.part, name, place, scan.span)
+        p.arrays[g.part.name] = _view(p, p.placed(g.part), name, place, scan.span)
 
 
 def leave(p: Phase, steps: Steps) -> None:
@@ -168,16 +168,21 @@ def _copy(p: Phase, copy: l1.Tensor, source: str, span: Span) -> None:
 
 def lower_steps_first(p: Phase, node: l1.StepsFirst) -> None:
     source = p.tensors[node.source]
-    shape = node.out.shape if node.back else source.shape
-    out, given = (replace(t, shape=shape) for t in (node.out, source))
+    rows = by_steps(source, node.out) if node.back else by_steps(node.out, source)
+    out, given = (node.out, rows) if node.back else (rows, source)
     axes = axes_of(out)
-    y, x = Walk("y", out, axes, not node.back), Walk("x0", given, axes, node.back)
-    _copied(p, node.out, y, source, x, node.span)
+    _copied(p, node.out, Walk("y", out, axes), source, Walk("x0", given, axes), node.span)
+
+
+def by_steps(rows: l1.Tensor, sequence: l1.Tensor) -> l1.Tensor:
+    """The rows of all steps, with the shape of the sequence."""
+    whole = (*sequence.shape[:2], *rows.whole[1:]) if rows.whole else ()
+    return replace(rows, shape=sequence.shape, whole=whole, steps_first=True)
 
 
 def _copied(p: Phase, out: l1.Tensor, y: Walk, source: l1.Tensor, x: Walk, span: Span) -> None:
     """A kernel that copies a tensor."""
-    p.tensors[out.name] = out
+    p.tensors.setdefault(out.name, out)
     array = p.arrays[out.name] = p.temporary(out, span)
     dims = [(f"d{a}", extent) for a, extent in enumerate(y.tensor.shape)]
     loops = p.loops([y, x], dims, [d for d, _ in dims])

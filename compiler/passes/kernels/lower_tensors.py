@@ -211,7 +211,7 @@ def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
     """Whether what an epilogue reaches has all axes of a result but the last, in the order of memory, or none."""
     rows, own = [plain_dim(a) for a in node.out_map[:-1]], [walk.dim(a) for a in range(len(walk.axes))]
     whole = own[: len(rows)] == rows and walk.tensor.shape[: len(rows)] == node.out.shape[:-1] and None not in own
-    return (whole or not {*own} & {*rows}) and not p.placed(walk.tensor).whole
+    return (whole or not {*own} & {*rows}) and not (p.placed(walk.tensor).whole or p.placed(walk.tensor).steps_first)
 
 
 def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
@@ -439,14 +439,14 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             _maps(p, kernels.groups[node.out.name], kernels.there)
         case l1.Contract():
             _sum(p, node, kernels)
-        case l1.Gather() | l1.ScatterAdd() | l1.Move():
+        case l1.StepsFirst() if node.out.name not in p.joined | p.slices.keys():
+            lower_steps_first(p, node)
+        case l1.Gather() | l1.ScatterAdd() | l1.Move() | l1.StepsFirst():
             lower_elements(p, node, kernels.fused.get(node.out.name), kernels.in_place)
         case l1.Attention():
             _attention(p, node)
         case l1.Reindex():
             p.arrays[node.out.name] = p.arrays[node.source]
-        case l1.StepsFirst():
-            lower_steps_first(p, node)
         case l1.Update():
             weights.lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:

@@ -26,14 +26,12 @@ ROW = "row"
 
 @dataclass(frozen=True)
 class Walk:
-    """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `steps_first`:
-    in the array, axis 1 is the outermost. `guarded`: axes whose index may be out of bounds, for some sizes.
-    `chosen`: the axis that the local ROW indexes."""
+    """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `guarded`:
+    axes whose index may be out of bounds, for some sizes. `chosen`: the axis that the local ROW indexes."""
 
     formal: str
     tensor: l1.Tensor
     axes: tuple[Affine, ...]
-    steps_first: bool = False
     guarded: frozenset[int] = frozenset()
     chosen: int | None = None
 
@@ -45,7 +43,7 @@ class Walk:
         """The position of an axis in the array, with a gap before each that is longer there."""
         t = self.tensor
         gaps = sum(own != extent for own, extent in zip(t.shape[: axis + 1], t.whole or t.room, strict=False))
-        return 1 - axis if self.steps_first and axis < 2 else axis + gaps
+        return 1 - axis if t.steps_first and axis < 2 else axis + gaps
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def build_loops(
     lane: _Physical | None = None
     if batch is not None:
         lane = _Physical(LANE, lanes, True, l2.DimKind.LANE if batch in parallel else l2.DimKind.RED)
-    strides = {w.formal: _strides(w, lanes) for w in walks}
+    strides = {w.formal: strides_of(w.tensor, lanes) for w in walks}
     tied = separate | literal | _add_steps(walks, {x.name: x for x in loops}, lane, strides)
     ordered = _in_storage_order(loops, lane, tied)
     columns: dict[str, int] = {}
@@ -141,15 +139,6 @@ def build_loops(
             columns[f"n_{x.name}"] = x.extent
             final.append(l2.Dim(x.name, f"n_{x.name}", x.kind))
     return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
-
-
-def _strides(w: Walk, lanes: int) -> tuple[int, ...]:
-    """Of the axes of a walk, in elements."""
-    found = strides_of(w.tensor, lanes)
-    if not w.steps_first:
-        return found
-    blocks = w.tensor.shape[0] // (lanes if lanes and w.tensor.batched else 1)
-    return (found[1], blocks * found[1], *found[2:])
 
 
 def _add_steps(

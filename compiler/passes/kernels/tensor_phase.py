@@ -92,7 +92,7 @@ class Phase:
     ) -> Loops:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
         walks = [replace(w, tensor=self.placed(w.tensor)) for w in walks]
-        walked = tuple((w.formal, w.axes, w.tensor.batched, w.steps_first, w.guarded, w.chosen) for w in walks)
+        walked = tuple((w.formal, w.axes, w.tensor.batched, w.tensor.steps_first, w.guarded, w.chosen) for w in walks)
         extents = tuple((w.tensor.shape, w.tensor.whole or w.tensor.room) for w in walks)
         key = (walked, extents, tuple(dims), tuple(parallel), literal, separate, guarded)
         if key not in self.known:
@@ -121,7 +121,9 @@ class Phase:
     def placed(self, tensor: l1.Tensor) -> l1.Tensor:
         """The tensor as it lies in the array of a larger one, if it does."""
         known = self.tensors.get(tensor.name)
-        return tensor if known is None or tensor.whole or not known.whole else replace(tensor, whole=known.whole)
+        if known is None or tensor.whole or tensor.steps_first:
+            return tensor
+        return replace(tensor, whole=known.whole, steps_first=known.steps_first)
 
     def _reach(self, tensor: l1.Tensor) -> int:
         """The elements from the first one of a part to its last one."""

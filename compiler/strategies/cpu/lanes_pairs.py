@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import compiler.ir.level1.graph as l1
+from compiler.layout.assign_layouts import strides_of
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.tiles import DOTS, best
@@ -38,7 +38,10 @@ def match(p: Problem) -> Choice:
     # Adjacent vectors of a tile are adjacent in the output, where its last axis is not the heads.
     vector = 0 if rest[-1] == alone[0][0] else 1
     outer, inner, k = alone[1 - vector][0], alone[vector][0], summed[0]
-    x, d = (_strides(p.operands[side], plain[side], p.lanes) for side in (vector, 1 - vector))
+    x, d = (
+        {d: s for d, s in zip(plain[side], strides_of(p.operands[side], p.lanes), strict=True) if d is not None}
+        for side in (vector, 1 - vector)
+    )
     refuse_beyond(x[n] >= LIMIT or d[n])
     outs, vectors, terms, blocks = p.extents[outer], p.extents[inner], p.extents[k], p.blocks(n)
     group = both[0] if both else ""
@@ -68,11 +71,6 @@ def match(p: Problem) -> Choice:
     )
     microseconds = blocks * groups * operations / OPERATIONS_PER_US
     return Choice(NAME, literals, tuple(columns.items()), 8 * terms, microseconds)
-
-
-def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:
-    """Elements per step along each dim; along the batch, of a block."""
-    return {d: s * lanes for d, s in zip(dims, tensor.strides, strict=True) if d is not None}
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(DOTS), strided=True)

@@ -28,6 +28,7 @@ from math import gcd, prod
 from typing import Final
 
 import compiler.strategies.cost.cpu as cost
+from compiler.layout.assign_layouts import strides_of
 from compiler.strategies.choice import (
     VECTOR_BYTES,
     Choice,
@@ -142,13 +143,13 @@ def _strides(p: Problem, operand: int) -> dict[str, int]:
     if lanes and (p.plain(operand)[0] is None or p.plain(operand)[0] in p.plain(operand)[1:]):
         raise NotApplicable("the batch is not an axis of its own")
     found: dict[str, int] = {}
-    for axis, stride, extent in zip(axes, tensor.strides, tensor.shape, strict=True):
+    for axis, stride, extent in zip(axes, strides_of(tensor, p.lanes), tensor.shape, strict=True):
         high = axis.const + sum(c * (p.extents[d] - 1) for d, c in axis.terms)
         if axis.div != 1 or axis.const or any(c < 1 for d, c in axis.terms if p.extents[d] > 1) or high >= extent:
             raise NotApplicable("an operand is not walked by multiples of dims, or beyond its ends")
         refuse_if(not axis.terms and extent > 1, "an operand is only partly read")
         for d, c in axis.terms:
-            found[d] = found.get(d, 0) + c * stride * (lanes or 1)
+            found[d] = found.get(d, 0) + c * stride
     return found | {LANE: 1} if lanes else found
 
 
