@@ -185,36 +185,37 @@ simulate: {{dt: 0.1 ms, duration: 1 ms, seed: 1}}
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_parameters_that_differ_from_neuron_to_neuron(tmp_path: Path, target: str) -> None:
-    """A per-neuron current keeps the integration exact; a per-neuron time constant does not, and `auto` reports it."""
+    """A current or a time constant per neuron keeps the integration exact, also of what fades on its way to v."""
     text = """\
 language: 1
 name: heterogeneous
 neurons:
   cell:
     params: {tau: 10 ms, drive: 5 mV, v_rest: -65 mV}
-    state: {v: v_rest}
+    state: {v: v_rest, y: 0 mV}
     inputs: {g: {unit: mV, decay: 4 ms}}
-    dynamics: {dv/dt: (v_rest - v + drive + g) / tau}
+    dynamics: {dv/dt: (v_rest - v + drive + g + y) / tau, dy/dt: -y / (4 ms)}
 populations:
   currents:
     neuron: cell
     size: 4
     params: {drive: [0 mV, 3 mV, -2 mV, 7.5 mV]}
     init: {v: [-60 mV, -70 mV, -65 mV, -50 mV]}
-  constants: {neuron: cell, size: 3, params: {tau: [5 ms, 10 ms, 20 ms]}}
-simulate: {dt: 0.1 ms, duration: 10 ms, seed: 1}
+  constants: {neuron: cell, size: 4, params: {tau: [4 ms, 5 ms, 10 ms, 20 ms]}, init: {y: 6 mV}}
+simulate: {dt: 0.5 ms, duration: 10 ms, seed: 1}
 record: [{trace: {from: [currents, constants], variables: [v], members: all}}]
 """
     result = simulate(text + FLOAT64, tmp_path, target)
-    t = 0.1 * np.arange(1, 101)[:, None]
+    t = 0.5 * np.arange(1, 21)[:, None]
     rest = -65 + np.array([0, 3, -2, 7.5])
     expected = rest + (np.array([-60, -70, -65, -50]) - rest) * np.exp(-t / 10)
     np.testing.assert_allclose(result.traces["currents", "v"], expected, rtol=0, atol=1e-10)
-    # Exponential Euler, with an input that is zero throughout: exact too.
-    expected = -60 - 5 * np.exp(-t / np.array([5, 10, 20]))
+    tau = np.array([5, 10, 20])
+    through = np.hstack([t / 4 * np.exp(-t / 4), (np.exp(-t / 4) - np.exp(-t / tau)) / (1 - tau / 4)])
+    expected = -60 - 5 * np.exp(-t / np.array([4, *tau])) + 6 * through
     np.testing.assert_allclose(result.traces["constants", "v"], expected, rtol=0, atol=1e-10)
     methods = [d.verdict for d in result.lowered.decisions if d.pass_name == "integrate_odes"]
-    assert methods == ["exact", "exponential_euler"]
+    assert methods == ["exact", "exact"]
 
 
 # ----------------------------------------------------------------------------------------------- library

@@ -6,8 +6,8 @@ Guarantees: `dynamics` is empty afterwards and `step` is the whole step: integra
 expressions, so that the loop over neurons has no branch. Columns that depend only on params (propagators,
 decays) are in `derived` and computed per row. The method chosen by `auto` is a Decision.
 Does not: decide per population; per-neuron params (`array_params`) cannot be part of a propagator: as additive terms (a
-current) they enter as constant states, as factors they make `auto` fall back to exponential Euler, and `exact` is
-refused.
+current) they enter as constant states. As factors they leave `auto` and `exact` the solution of equations that are
+driven by what decays by itself (inputs, states); else `auto` falls back to exponential Euler, and `exact` is refused.
 
 Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each equation
 is linear in its own variable, the others are held constant (Brette et al. 2007, section 2); t is the middle of the step
@@ -40,6 +40,7 @@ from compiler.passes.model.linear_system import (
     is_zero,
     linear_system,
     product,
+    reads_table,
     total,
 )
 from compiler.passes.program.clock import DT, STEP_END, STEP_MIDDLE, STEP_START, counter
@@ -92,6 +93,50 @@ def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, stage: int) -> tupl
         out.append(l0.Set(local, _at_time(substitute(let.value, seen), t), let.span))
         seen[let.target] = Ref(local)
     return out, seen
+
+
+def _constant(cell: l1.Cell, e: Expr) -> bool:
+    """Whether `e` has one value throughout a step."""
+    moving = {"t", *(o.state for o in cell.dynamics), *(name for name, _ in decays(cell))}
+    return not refs(e) & moving and not has_random(e) and not reads_table(e)
+
+
+def _fading(cell: l1.Cell) -> dict[str, tuple[Expr, Expr]]:
+    """Inputs and states that decay by themselves, x' = k x: k, and by which factor in a step."""
+    found: dict[str, tuple[Expr, Expr]] = {n: (-(1.0 / tau), Ref(derived(n, Way.DECAY))) for n, tau in decays(cell)}
+    held = cell.hold if cell.refractory is not None else ()
+    for ode in _inline(cell):
+        affine = linear_in(ode.rhs, (ode.state,))
+        rate = ZERO if affine is None or ode.state in held else simplify(affine[0].get(ode.state, ZERO))
+        if affine is not None and is_zero(simplify(affine[1])) and not is_zero(rate) and _constant(cell, rate):
+            found[ode.state] = (rate, Call("exp", (product(rate, DT),)))
+    return found
+
+
+def _followed(cell: l1.Cell, plan: Plan) -> tuple[Plan, bool]:
+    """`plan`, of exponential Euler, with what fades followed through the step, in place of held, where it drives an
+    equation with constant coefficients: x' = a x + c y + b and y' = k y have c y exp(k dt) dt exprel((a - k) dt) in x.
+    And whether all equations are solved so, without an error."""
+    fading, after, whole = _fading(cell), dict(plan.after), True
+    for ode in _inline(cell):
+        drivers = [name for name in fading if name != ode.state]
+        affine = linear_in(ode.rhs, (ode.state, *drivers))
+        if affine is None or not all(_constant(cell, simplify(e)) for e in affine[0].values()):
+            whole = False
+            continue
+        factors = {name: simplify(e) for name, e in affine[0].items()}
+        rate, rest, state = factors.pop(ode.state, ZERO), simplify(affine[1]), Ref(ode.state)
+        whole = whole and _constant(cell, rest)
+        if all(is_zero(e) for e in factors.values()):
+            continue
+        relative = product(DT, Call("exprel", (product(rate, DT),)))
+        parts: list[Expr] = [state, product(total([product(rate, state), rest]), relative)]
+        for name, factor in factors.items():
+            k, faded = fading[name]
+            through = product(product(faded, DT), Call("exprel", (product(rate - k, DT),)))
+            parts.append(product(product(factor, Ref(name)), through))
+        after[ode.state] = _at_time(total(parts), STEP_MIDDLE)
+    return Plan(plan.statements, after, plan.derived), whole
 
 
 def _exponential_euler(cell: l1.Cell) -> Plan | None:
@@ -201,11 +246,13 @@ def _refuse_large(cell: l1.Cell, what: str, values: Iterable[Expr], span: Span) 
             raise ModelError([Diagnostic("E0307", message, cell.span if span is NOWHERE else span)])
 
 
-def _solved(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
-    """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them:
-    both inline named expressions. Raises ModelError E0307 where these grow too large."""
+def _solved(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None, bool]:
+    """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them,
+    and whether that plan is the solution itself: all inline named expressions. Raises ModelError E0307 where these grow
+    too large."""
+    whole = False
     if cell.method not in (l0.Method.AUTO, l0.Method.EXACT, l0.Method.EXPONENTIAL_EULER):
-        return None, None
+        return None, None, whole
     odes = _inline(cell)
     for ode in odes:
         if (how := too_deep(ode.rhs)) is not None:
@@ -218,21 +265,26 @@ def _solved(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan
         if system is not None:
             parts = (x for row in system.matrix for x in row)
             _refuse_large(cell, "a coefficient", (*parts, *system.offset), cell.span)
-    if system is None and cell.method is not l0.Method.EXACT:
+    if system is None:
         plan = _exponential_euler(cell)
+        if plan is not None and cell.method is not l0.Method.EXPONENTIAL_EULER:
+            plan, whole = _followed(cell, plan)
         if plan is not None:
             _refuse_large(cell, "a solution", plan.after.values(), cell.span)
-    return system, plan
+    return system, plan, whole
 
 
 def _choose(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
-    system, plan = _solved(cell, arrays)
+    system, plan, whole = _solved(cell, arrays)
+    apart = "each equation is linear, with coefficients that differ from one to another"
 
     def decided(method: str, reason: str) -> Decision:
         return Decision("integrate_odes", cell.name, method, reason)
 
     match cell.method:
         case l0.Method.EXACT:
+            if system is None and plan is not None and whole:
+                return plan, decided("exact", "asked for")
             if system is None:
                 raise _refuse(
                     cell,
@@ -257,6 +309,8 @@ def _choose(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
             if system is not None:
                 return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
             timed = any("t" in refs(ode.rhs) for ode in _inline(cell))
+            if plan is not None and whole:
+                return plan, decided("exact", apart)
             if plan is not None:
                 reason = "each equation is linear in its own variable, but the system is not linear"
                 return plan, decided("exponential_euler", _of_order(cell, _inline(cell)) if timed else reason)

@@ -81,7 +81,7 @@ def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ..
         coefficients, constant = affine
         terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
         constant = simplify(constant)
-        if any(refs(e) & barred or has_random(e) or _reads_table(e) for e in (*terms, constant)):
+        if any(refs(e) & barred or has_random(e) or reads_table(e) for e in (*terms, constant)):
             return None
         matrix.append(terms)
         offset.append(constant)
@@ -97,7 +97,7 @@ def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ..
     return Linear(names, tuple(matrix), tuple(offset), len(moving))
 
 
-def _reads_table(e: Expr) -> bool:
+def reads_table(e: Expr) -> bool:
     """Whether `e` reads a lookup table, which is no column."""
     return any(called_table(f) for f in calls(e))
 
