@@ -1,6 +1,6 @@
 """Kernels as text, and the source map of a file that holds them.
 
-Assumes: statements of backends/kernel_ir.
+Assumes: a legal Merged (verify/verify.py).
 Guarantees: the span in the model of each line (from 1) that has one, which `refused` names.
 Does not: render skeletons.
 """
@@ -8,12 +8,15 @@ Does not: render skeletons.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import PrintError
-from backends.kernel_ir.stmt import Stmt, Text, lines_of
+from backends.c_family.access import Kernel, compiled, open_kernel, read, row_struct
+from backends.c_family.cprint import Dialect, PrintError
+from backends.kernel_ir.descriptor import Compiled, CompiledKernel
+from backends.kernel_ir.stmt import Stmt, Text, lines_of, used
+from backends.kernel_ir.verify import verify
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 
@@ -85,6 +88,24 @@ def heading(template: l2.Template) -> list[Stmt]:
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
     return [Text(f"/* ---- k{template.index}  {text} */")]
+
+
+def kernels_of(
+    program: l2.Merged, dialect: Dialect, language: str, body: Callable[[Kernel], Sequence[Stmt]]
+) -> tuple[list[list[Stmt]], Compiled]:
+    """The comment, row structure and functions of each template, and their descriptors. Raises BackendError (E0903)."""
+    blocks, made = list[list[Stmt]](), list[CompiledKernel]()
+    for template in program.templates:
+        try:
+            k = open_kernel(template, dialect)
+            statements = used(body(k))
+            found = read(k, statements)
+            blocks.append([*heading(template), row_struct(k, found), *statements])
+            verify(k.function, blocks[-1], program.precision)
+            made.append(compiled(k, found))
+        except PrintError as e:
+            raise no_text(template, language, e) from None
+    return blocks, tuple(made)
 
 
 def no_text(template: l2.Template, language: str, e: PrintError) -> BackendError:

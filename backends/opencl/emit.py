@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, mentioned, open_kernel, row_struct
-from backends.c_family.cprint import Dialect, PrintError
+from backends.c_family.access import Kernel
+from backends.c_family.cprint import Dialect
 from backends.c_family.device_library import file_names
 from backends.c_family.rule_rows import connect, skeleton
-from backends.c_family.source_map import heading, no_text, printed
-from backends.kernel_ir.descriptor import Compiled, CompiledKernel
-from backends.kernel_ir.stmt import Stmt, Text, names_of, used
-from backends.kernel_ir.verify import verify
-from backends.opencl.events import record_trace, render, statements
+from backends.c_family.source_map import kernels_of, printed
+from backends.kernel_ir.descriptor import Compiled
+from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.opencl.events import record, render, statements
 from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
 from backends.opencl.propagate import propagate
@@ -46,19 +45,7 @@ class Emitted:
 def emit(program: l2.Merged) -> Emitted:
     """The OpenCL C text of a program. Raises BackendError (E0903) for programs without one."""
     dialect = Dialect(program.precision, restrict="", add="nl_add_{}", space="__global ", wide="L")
-    blocks: list[list[Stmt]] = []
-    made = list[CompiledKernel]()
-    for template in program.templates:
-        try:
-            k = open_kernel(template, dialect)
-            k.namer.reserve(_RESERVED)
-            lines = used(_kernel(k))
-            read = mentioned(k, lines)
-            blocks.append([*heading(template), row_struct(k, read), Text(""), *lines])
-            verify(k.function, blocks[-1], program.precision)
-            made.append(compiled(k, read))
-        except PrintError as e:
-            raise no_text(template, "OpenCL C", e) from None
+    blocks, made = kernels_of(program, dialect, "OpenCL C", _kernel)
     kernels = printed(blocks)
     words = names_of(s for b in blocks for s in b)
     names = file_names(program, kernels, words, "opencl")
@@ -66,24 +53,21 @@ def emit(program: l2.Merged) -> Emitted:
     needs |= {"atomics"} if words & _ATOMICS else set()
     needs |= {"double"} if names["real"] == "double" or "double" in words or "double" in names["device"] else set()
     text = render("module.cl.j2", needs=needs, **names)
-    return Emitted(text, kernels.within(text), frozenset(needs), tuple(made))
+    return Emitted(text, kernels.within(text), frozenset(needs), made)
 
 
 def _kernel(k: Kernel) -> list[Stmt]:
     """The kernel of one template."""
+    k.namer.reserve(_RESERVED)
     match k.template.body:
-        case l2.Nest() as nest:
-            body = nest_lines(k, nest)
-        case l2.Contract(nest):
+        case (l2.Nest() as nest) | l2.Contract(nest):
             body = nest_lines(k, nest)
         case l2.Propagate() as p:
-            return propagate(k, p)
+            return [Text(""), *propagate(k, p)]
         case l2.Connect() as c:
             body = [connect(k, c, statements())]
-        case l2.RecordEvents():
-            body = [skeleton(k, statements(), "record_events.cl.j2")]
-        case l2.RecordTrace() as r:
-            body = record_trace(k, r)
+        case l2.RecordEvents() | l2.RecordTrace() as r:
+            body = record(k, r)
         case l2.EmitScheduled():
-            body = [skeleton(k, statements(), "emit_scheduled.cl.j2")]
-    return function(k, body)
+            body = [skeleton(k, statements(), "emit_scheduled.c.j2")]
+    return [Text(""), *function(k, body)]

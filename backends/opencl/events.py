@@ -8,15 +8,16 @@ Does not: deliver events (propagate.py) or draw rows (backends/c_family/rule_row
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.record_trace import sample_of
+from backends.c_family.records import record_of
 from backends.c_family.skeletons import skeletons
-from backends.kernel_ir.expr import call, code, form
-from backends.kernel_ir.stmt import Do, For, If, Kind, Set, Stmt, Style
+from backends.kernel_ir.expr import call, code
+from backends.kernel_ir.stmt import Do, If, Kind, Leave, Set, Stmt, when
 
 
 def render(file: str, **names: Any) -> str:
@@ -25,17 +26,12 @@ def render(file: str, **names: Any) -> str:
 
 statements = partial(skeletons, "backends.opencl", statements=True)
 """Skeletons of statements."""
+_FIRST: Final = "get_local_id(0) == 0"
 
 
-def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
-    """One sample of every member; the first work item counts it when all have read the counter."""
-    x = sample_of(k, r)
-    fits = x.sample < x.capacity
-    counted = If(fits, [Set(x.used[0], x.sample + 1)], [Set(code("nl_state[1]"), 1)], Style.BESIDE)
-    here = form("{} && {}", fits, x.j < x.m)
-    return [
-        *x.first,
-        For(x.j, 0, None, x.each, test=here, kind=Kind.TOGETHER),
-        Do(call("barrier", "CLK_GLOBAL_MEM_FENCE")),
-        If("get_local_id(0) == 0", [counted]),
-    ]
+def record(k: Kernel, r: l2.RecordTrace | l2.RecordEvents) -> list[Stmt]:
+    """The first work item counts the entries when all have read the counter."""
+    x = record_of(k, r)
+    full = If(x.full, [when(_FIRST, Set(code("nl_state[1]"), 1)), Leave("return")])
+    loop = replace(x.loop, kind=Kind.TOGETHER)
+    return [*x.first, full, loop, Do(call("barrier", "CLK_GLOBAL_MEM_FENCE")), when(_FIRST, x.counted)]

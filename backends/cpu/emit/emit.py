@@ -38,30 +38,29 @@ block between `{% set helpers %}` and `{% endset %}` is put at file scope before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, of_row, open_kernel, read, row_struct
+from backends.c_family.access import Kernel, of_row
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, PrintError, Symbol
 from backends.c_family.device_library import file_names
 from backends.c_family.point_nest import NestBuilder
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.skeletons import noting
-from backends.c_family.source_map import heading, no_text, printed
+from backends.c_family.source_map import kernels_of, printed
 from backends.cpu.kernels.column_sums import nest_lines
-from backends.cpu.kernels.events import record_trace
+from backends.cpu.kernels.events import record
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.shared_functions import shared_functions
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
-from backends.kernel_ir.descriptor import Compiled, CompiledKernel
+from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.expr import Operand, code, form
-from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of, used
+from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of
 from backends.kernel_ir.tree import Code
-from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
@@ -92,17 +91,7 @@ def emit(
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     dialect = Dialect(program.precision, row_real="double", pointer="nl_at(ctx, {})")
-    blocks: list[list[Stmt]] = []
-    made = list[CompiledKernel]()
-    for template in program.templates:
-        try:
-            k = open_kernel(template, dialect)
-            lines, read = kernel_lines(k)
-            verify(k.function, lines, program.precision)
-            blocks.append([*heading(template), *lines])
-            made.append(compiled(k, read))
-        except PrintError as e:
-            raise no_text(template, "C", e) from None
+    blocks, made = kernels_of(program, dialect, "C", _statements)
     kernels = printed(blocks)
     shared = shared_functions(blocks)
     names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c", shared)
@@ -115,7 +104,7 @@ def emit(
         dot_shapes=DOTS,
         functions=[x.function for x in made],
         **names,
-        **{"loops": program.has_loops, **more(tuple(made))},
+        **{"loops": program.has_loops, **more(made)},
     )
     header = render(
         "module.h.j2",
@@ -124,11 +113,11 @@ def emit(
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )
-    return Emitted(text, header, kernels.within(text), tuple(made))
+    return Emitted(text, header, kernels.within(text), made)
 
 
-def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
-    """The row structure and function of one template, and the formals that it reads."""
+def _statements(k: Kernel) -> list[Stmt]:
+    """The function of one template, behind what it needs at file scope."""
     helpers: list[Stmt] = []
     match k.template.body:
         case l2.Nest() as nest:
@@ -136,22 +125,14 @@ def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
         case l2.Contract() as contract:
             helpers, body = emit_contract(k, contract)
         case l2.Propagate() as p:
-            return _kernel(k, propagate(k, p))
+            return propagate(k, p)
         case l2.Connect() as c:
             body = [connect(k, c, skeletons())]
-        case l2.RecordEvents():
-            body = [skeleton(k, skeletons(), "record_events.c.j2")]
-        case l2.RecordTrace() as r:
-            body = record_trace(k, r)
+        case l2.RecordEvents() | l2.RecordTrace() as r:
+            body = record(k, r)
         case l2.EmitScheduled():
             body = [skeleton(k, skeletons(), "emit_scheduled.c.j2")]
-    return _kernel(k, [*helpers, *function(k, body)])
-
-
-def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]]:
-    statements = used(statements)
-    found = read(k, statements)
-    return [row_struct(k, found), *statements], found
+    return [*helpers, *function(k, body)]
 
 
 # ----------------------------------------------------------------------------------------- strategies

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.record_trace import sample_of
+from backends.c_family.records import record_of
 from backends.kernel_ir.expr import call, code
-from backends.kernel_ir.stmt import Do, For, If, Leave, Set, Stmt, when
+from backends.kernel_ir.stmt import Do, If, Leave, Set, Stmt, when
 
 
-def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
-    """One sample of every member."""
-    x = sample_of(k, r)
-    return [
-        *x.first,
-        If(x.sample >= x.capacity, [Do(call("nl_overflow", "ctx")), Leave("continue")]),
-        For(x.j, 0, x.m, x.each),
-        Set(x.used[0], x.sample + 1),
-        when(x.sample + 2 >= x.capacity, Set(code("ctx->full"), 1)),
-    ]
+def record(k: Kernel, r: l2.RecordTrace | l2.RecordEvents) -> list[Stmt]:
+    """Where the next steps may find no room, the step loop returns."""
+    x = record_of(k, r)
+    full = If(x.full, [Do(call("nl_overflow", "ctx")), Leave("continue")])
+    return [*x.first, full, x.loop, x.counted, when(x.soon, Set(code("ctx->full"), 1))]

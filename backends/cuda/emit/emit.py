@@ -24,7 +24,7 @@ from backends.c_family.device_library import file_names
 from backends.c_family.skeletons import frame
 from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
-from backends.cuda.kernels.events import connect, from_skeleton, record_trace
+from backends.cuda.kernels.events import connect, from_skeleton, record
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS, Function, Shared, function, read_by
 from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.nests.ways import nest_functions
@@ -214,10 +214,8 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             return propagate(k, p)
         case l2.Connect() as c:
             return connect(k, c)
-        case l2.RecordEvents():
-            return [from_skeleton(k, "record_events.cu.j2")]
-        case l2.RecordTrace() as r:
-            return record_trace(k, r)
+        case l2.RecordEvents() | l2.RecordTrace() as r:
+            return record(k, r)
         case l2.EmitScheduled():
             return [from_skeleton(k, "emit_scheduled.cu.j2")]
 

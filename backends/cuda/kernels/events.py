@@ -8,22 +8,24 @@ Does not: deliver events (propagate.py) or choose rules.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family import rule_rows
 from backends.c_family.access import Kernel
-from backends.c_family.record_trace import sample_of
+from backends.c_family.records import record_of
 from backends.c_family.rule_rows import skeleton
 from backends.cuda.kernels.kernel import SYNC, Function
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import call, code, form
-from backends.kernel_ir.stmt import For, If, Kind, Leave, Set, when
+from backends.kernel_ir.stmt import If, Kind, Leave, Set, when
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
 SORT: Final = "_sort"
 """Suffix of the function that puts drawn rows in ascending order."""
+_FIRST: Final = "threadIdx.x == 0"
 
 
 def from_skeleton(k: Kernel, file: str, suffix: str = "") -> Function:
@@ -40,15 +42,11 @@ def connect(k: Kernel, c: l2.Connect) -> list[Function]:
     return made
 
 
-def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
-    """One sample of every member. The last block to finish counts it: all others have read the counter by then."""
-    x = sample_of(k, r)
-    last = form("threadIdx.x == 0 && {}", call("nl_is_last", "nl_me", "nl_t.memory"))
-    lines = (
-        *x.first,
-        If(x.sample >= x.capacity, [when("threadIdx.x == 0", Set(code("*nl_run.status"), 1)), Leave("return")]),
-        For(x.j, 0, x.m, x.each, kind=Kind.THREADS),
-        SYNC,
-        when(last, Set(x.used[0], x.sample + 1)),
-    )
-    return [Function("", lines)]
+def record(k: Kernel, r: l2.RecordTrace | l2.RecordEvents) -> list[Function]:
+    """Samples of a trace by several blocks, of which the last to finish counts them: all others have read the counter
+    by then. Events by one."""
+    x, several = record_of(k, r), isinstance(r, l2.RecordTrace)
+    last = form(f"{_FIRST} && {{}}", call("nl_is_last", "nl_me", "nl_t.memory")) if several else _FIRST
+    full = If(x.full, [when(_FIRST, Set(code("*nl_run.status"), 1)), Leave("return")])
+    loop = replace(x.loop, kind=Kind.THREADS if several else Kind.TOGETHER)
+    return [Function("", (*x.first, full, loop, SYNC, when(last, x.counted)))]

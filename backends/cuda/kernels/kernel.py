@@ -18,7 +18,7 @@ import backends.kernel_ir.stmt as ir
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import ONE, Operand, call, cast, code, name
+from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, name
 from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
 BLOCK: Final = 256
@@ -131,7 +131,7 @@ _LOOPS: Final = {
     Kind.BLOCKS: ("nl_me.part", "{part} * nl_t.chunk", "1"),
     Kind.GROUPS: ("nl_me.part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
     Kind.SHARED: ("nl_part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
-    Kind.TOGETHER: ("", "{first} + {many}threadIdx.x", "{many}blockDim.x"),
+    Kind.TOGETHER: ("", "{start}{many}threadIdx.x", "{many}blockDim.x"),
     Kind.TURNS: ("", "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"),
     Kind.WARPS: ("", f"nl_me.part * {_WARPS} + threadIdx.x / 32", f"nl_me.parts * {_WARPS}"),
     Kind.EVENTS: ("", "{first}.first", "{first}.groups"),
@@ -155,7 +155,8 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
         if isinstance(s, For) and s.kind in _LOOPS:
             part, *texts = _LOOPS[s.kind]
             many = "" if s.by == ONE else f"{s.by} * "
-            first, by = (x.format(part=part, first=s.first, many=many) for x in texts)
+            start = "" if s.first == ZERO else f"{s.first} + "
+            first, by = (x.format(part=part, first=s.first, start=start, many=many) for x in texts)
             if part and s.end is not None:
                 found.append(until(s.end, part))
             elif s.kind is Kind.EVENTS:
