@@ -10,17 +10,16 @@ Does not: specialise kernels: PoCL does so when they first run, and keeps the re
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import Any, Final
 
 from backends.c_family.source_map import refused
-from backends.cache import without_comments
+from backends.cache import place_of, without_comments
 from backends.opencl.device import check
 from backends.opencl.emit import Emitted
 from backends.opencl.library import OPTIONS, built, compiler_of, context_of, library, name_of
 from backends.protocol import Artifact, BackendError
-from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.cache import find_files, keep_files
 from compiler.core.disk import scratch_folder, write_text
 
 _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
@@ -36,12 +35,7 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
     rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     options = (*OPTIONS, _ROUNDED) if rounded else OPTIONS
     compiler = compiler_of(device)
-    digest = hashlib.sha256()
-    for word in (without_comments(emitted.text), compiler, " ".join(options)):
-        digest.update(word.encode())
-        digest.update(b"\0")
-    key = digest.hexdigest()
-    index = cache_folder() / "opencl" / key[:2] / f"{key}.json"
+    key, index = place_of("opencl", without_comments(emitted.text), compiler, " ".join(options))
     if (placed := find_files(index)) is not None:
         return Artifact(emitted.text, placed[".cl"], key, False, compiler, options, 0.0, kernels=emitted.kernels)
     begin = time.process_time()

@@ -9,7 +9,6 @@ Does not: load the object.
 from __future__ import annotations
 
 import errno
-import hashlib
 import importlib.util
 import os
 import platform
@@ -30,10 +29,10 @@ from types import MappingProxyType
 from typing import Final
 
 from backends.c_family.source_map import refused
-from backends.cache import without_comments
+from backends.cache import place_of, without_comments
 from backends.cpu.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
-from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.cache import find_files, keep_files
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import scratch_folder, unwritable, write_text
 from compiler.core.source import Span
@@ -122,18 +121,8 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool)
     """The shared object of a text, from the cache if present."""
     compiler = find_compiler()
     options = flags(fixed_order, portable)
-    digest = hashlib.sha256()
-    for part in (
-        without_comments(emitted.text),
-        without_comments(emitted.header),
-        str(compiler),
-        " ".join(options),
-        _native_key(options),
-    ):
-        digest.update(part.encode())
-        digest.update(b"\0")
-    key = digest.hexdigest()
-    index = cache_folder() / "cpu" / key[:2] / f"{key}.json"
+    texts = map(without_comments, (emitted.text, emitted.header))
+    key, index = place_of("cpu", *texts, str(compiler), " ".join(options), _native_key(options))
     seconds = 0.0
     found = find_files(index)
     compiled = found is None

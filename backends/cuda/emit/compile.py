@@ -11,7 +11,6 @@ Does not: need or load PyCUDA; load the compiled code.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import os
 import re
@@ -26,11 +25,11 @@ from pathlib import Path
 from typing import Final
 
 from backends.c_family.source_map import refused
-from backends.cache import without_comments
+from backends.cache import place_of, without_comments
 from backends.cuda.device.library import Library
 from backends.cuda.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
-from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.cache import find_files, keep_files
 from compiler.core.disk import scratch_folder, write_bytes, write_text
 from compiler.core.source import Span
 
@@ -201,13 +200,8 @@ def _part(
         _check_units(options[0])
     if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
         options += (_QUICKLY,)
-    digest = hashlib.sha256()
-    tensor = ("matrix units",) if part.tensor else ()
-    for word in (without_comments(part.text), str(compiler), " ".join(options), *kinds, *tensor):
-        digest.update(word.encode())
-        digest.update(b"\0")
-    key = digest.hexdigest()
-    index = cache_folder() / "cuda" / key[:2] / f"{key}.json"
+    words = (str(compiler), " ".join(options), *kinds, *(("matrix units",) if part.tensor else ()))
+    key, index = place_of("cuda", without_comments(part.text), *words)
     if (placed := find_files(index)) is not None:
         return placed[CUBIN], key, False
     source = f"{name}_{part.name}.cu" if part.name else f"{name}.cu"
