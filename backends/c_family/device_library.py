@@ -72,13 +72,8 @@ def _branch(text: str, target: Target) -> str:
             in_branches = False
         elif (ours or not in_branches) and not line.startswith("#"):
             kept.append(line)
-    return _for_opencl("\n".join(kept)) if target == "opencl" else "\n".join(kept)
-
-
-def _for_opencl(text: str) -> str:
-    """`long` has 64 bits there and `long long` more; `half` is a type; tables lie in an address space of their own."""
-    text = re.sub(r"(?<=[0-9A-Fa-f])ull\b", "ul", re.sub(r"\bhalf\b", "halved", text))
-    return re.sub(r"const (float|double|nl_u32) \*table", r"__global const \1 *table", text)
+    # tables lie in an address space of their own there
+    return re.sub(r"(?=const \w+ \*table)", "__global " if target == "opencl" else "", "\n".join(kept))
 
 
 @cache

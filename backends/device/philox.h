@@ -122,7 +122,7 @@ NL_FN double nl__poisson_log_pmf(double k, double lambda) {
 NL_FN double nl_poisson_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, double lambda) {
     nl_u32 w[4], trial;
     double k = 0.0, u, p, sum, a, b, v, us, sd;
-    if (!(lambda >= 0.0 && lambda <= 4503599627370496.0)) return nl__from_f64(0x7ff8000000000000ull);
+    if (!(lambda >= 0.0 && lambda <= 4503599627370496.0)) return nl__from_f64(0x7ff8000000000000);
     if (lambda < 12.0) {
         nl__draw(key, index, step, draw, w);
         u = nl_uniform_of_f64(w[0], w[1]);
@@ -163,19 +163,19 @@ NL_FN float nl_poisson_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, f
    2**-rounds. The offset and the hash's key of a round are the words of nl__draw(key, index, r, 1). */
 NL_FN void nl__shuffle_round(nl_u64 key, nl_u64 index, nl_u32 r, nl_u64 n, nl_u64 out[2]) {
     nl_u32 w[4];
-    nl_u64 n0 = n & 0xffffffffull, n1 = n >> 32, mid, low;
+    nl_u64 n0 = n & 0xffffffffu, n1 = n >> 32, mid, low;
     nl__draw(key, index, r, 1, w);
     low = ((nl_u64)w[1] * n0) >> 32;
     mid = (nl_u64)w[0] * n0 + low;
-    low = (nl_u64)w[1] * n1 + (mid & 0xffffffffull);
+    low = (nl_u64)w[1] * n1 + (mid & 0xffffffffu);
     out[0] = (nl_u64)w[0] * n1 + (mid >> 32) + (low >> 32);
     out[1] = ((nl_u64)w[2] << 32) | w[3];
 }
 NL_FN nl_u64 nl__swapped_or_not(nl_u64 x, nl_u64 n, nl_u64 offset, nl_u64 salt) {
     nl_u64 other = offset - x, h;
     other += other >> 63 ? n : 0;
-    h = ((x > other ? x : other) + salt) * 0xFF51AFD7ED558CCDull;
-    h = (h ^ (h >> 32)) * 0xC4CEB9FE1A85EC53ull;
+    h = ((x > other ? x : other) + salt) * 0xFF51AFD7ED558CCD;
+    h = (h ^ (h >> 32)) * 0xC4CEB9FE1A85EC53;
     return h >> 63 ? other : x;
 }
 /* All rounds of one permutation, for `many` places from `first` on (in loops that become vector code); and one

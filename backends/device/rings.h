@@ -10,7 +10,7 @@
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * (0xffffffffu % few + 1ull) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
     return (nl_i64)((nl_u32)x % few);
 }
 #if defined(__CUDACC__)

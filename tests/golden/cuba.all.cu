@@ -227,7 +227,7 @@ NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * (0xffffffffu % few + 1ull) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
     return (nl_i64)((nl_u32)x % few);
 }
 NL_FN nl_u32 nl_later(nl_u32 now, nl_u32 late, nl_u32 slots) {
@@ -391,16 +391,17 @@ NL_FN void k2_record_spikes_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 slot = nl_slot(step, slots_);
     const nl_i64 number = count_p_[slot], at = used_p_[0];
+    const nl_i32 *const fired = list_p_ + slot * n_;
     if (at + number > capacity_) {
         if (threadIdx.x == 0) *nl_run.status = 1;
         return;
     }
-    const nl_i32 *const fired = list_p_ + slot * n_;
+#pragma unroll 1
     for (nl_i64 e = threadIdx.x; e < number; e += blockDim.x) {
         buffer_p_[2 * (at + e)] = (nl_i32)step;
         buffer_p_[2 * (at + e) + 1] = fired[e];
     }
-    __syncthreads(); /* all threads have read the counter */
+    __syncthreads();
     if (threadIdx.x == 0) used_p_[0] = at + number;
 }
 extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) { k2_record_spikes_block(NL_TASK(k2_row)); }

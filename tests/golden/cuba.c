@@ -110,7 +110,7 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * (0xffffffffu % few + 1ull) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
     return (nl_i64)((nl_u32)x % few);
 }
 /* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
@@ -304,11 +304,11 @@ NL_KERNEL(k2_record_spikes) {
         const nl_i64 slots_ = self->slots_, capacity_ = self->capacity_, n_ = self->n_;
         const nl_i64 slot = nl_slot(step, slots_);
         const nl_i64 number = count_p_[slot], at = used_p_[0];
+        const nl_i32 *const fired = list_p_ + slot * n_;
         if (at + number > capacity_) {
             nl_overflow(ctx);
             continue;
         }
-        const nl_i32 *const fired = list_p_ + slot * n_;
         for (nl_i64 e = 0; e < number; e++) {
             buffer_p_[2 * (at + e)] = (nl_i32)step;
             buffer_p_[2 * (at + e) + 1] = fired[e];
@@ -529,22 +529,6 @@ static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k5_fill_synapses, k6_propagation_into_ge, k7_record_trace, 0,
 };
 
-nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
-void nl_destroy(nl_ctx *ctx) { free(ctx); }
-void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
-void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
-void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
-
-int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
-    if (phase < 0 || phase >= 16) return -1;
-    ctx->launches[phase] = launches;
-    ctx->count[phase] = count;
-    return 0;
-}
-
-void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
-int nl_status(const nl_ctx *ctx) { return ctx->status; }
-
 /* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the state of before. */
 static nl_u64 nl_denormals(int zero, nl_u64 state) {
     nl_u64 was = 0;
@@ -563,6 +547,22 @@ NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch 
         if (l->every == 1 || step % l->every == l->offset)
             nl_kernels[l->kernel](ctx, ctx->table[l->kernel], l->lo, l->hi, step);
 }
+
+nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
+void nl_destroy(nl_ctx *ctx) { free(ctx); }
+void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
+void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
+void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
+
+int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
+    if (phase < 0 || phase >= 16) return -1;
+    ctx->launches[phase] = launches;
+    ctx->count[phase] = count;
+    return 0;
+}
+
+void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
+int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
 int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     if (phase < 0 || phase >= 16) return 0;

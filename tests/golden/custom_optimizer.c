@@ -1129,22 +1129,6 @@ static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k20_sum_over_d1, 0,
 };
 
-nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
-void nl_destroy(nl_ctx *ctx) { free(ctx); }
-void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
-void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
-void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
-
-int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
-    if (phase < 0 || phase >= 16) return -1;
-    ctx->launches[phase] = launches;
-    ctx->count[phase] = count;
-    return 0;
-}
-
-void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
-int nl_status(const nl_ctx *ctx) { return ctx->status; }
-
 /* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the state of before. */
 static nl_u64 nl_denormals(int zero, nl_u64 state) {
     nl_u64 was = 0;
@@ -1163,6 +1147,22 @@ NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch 
         if (l->every == 1 || step % l->every == l->offset)
             nl_kernels[l->kernel](ctx, ctx->table[l->kernel], l->lo, l->hi, step);
 }
+
+nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
+void nl_destroy(nl_ctx *ctx) { free(ctx); }
+void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
+void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
+void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
+
+int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
+    if (phase < 0 || phase >= 16) return -1;
+    ctx->launches[phase] = launches;
+    ctx->count[phase] = count;
+    return 0;
+}
+
+void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
+int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
 int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     if (phase < 0 || phase >= 16) return 0;
