@@ -24,25 +24,12 @@ from compiler.ir.space import DType
 
 Target = Literal["c", "cuda", "opencl"]
 
-_CONSTANTS: Final[Mapping[Target, Mapping[str, str]]] = {
-    "c": {
-        "NL_INF_F32": "__builtin_inff()",
-        "NL_INF_F64": "__builtin_inf()",
-        "NL_NAN_F32": '__builtin_nanf("")',
-        "NL_NAN_F64": '__builtin_nan("")',
-    },
-    "cuda": {
-        "NL_INF_F32": "__int_as_float(0x7f800000)",
-        "NL_INF_F64": "__longlong_as_double(0x7ff0000000000000ll)",
-        "NL_NAN_F32": "__int_as_float(0x7fc00000)",
-        "NL_NAN_F64": "__longlong_as_double(0x7ff8000000000000ll)",
-    },
-    "opencl": {
-        "NL_INF_F32": "as_float(0x7f800000u)",
-        "NL_INF_F64": "as_double(0x7ff0000000000000ul)",
-        "NL_NAN_F32": "as_float(0x7fc00000u)",
-        "NL_NAN_F64": "as_double(0x7ff8000000000000ul)",
-    },
+_INF, _NAN = "0x7ff0000000000000", "0x7ff8000000000000"
+_CONSTANTS: Final[Mapping[str, Mapping[Target, str]]] = {
+    "NL_INF_F32": {"c": "__builtin_inff()", "cuda": "__int_as_float(0x7f800000)", "opencl": "as_float(0x7f800000u)"},
+    "NL_INF_F64": {"c": "__builtin_inf()", "cuda": f"__longlong_as_double({_INF})", "opencl": f"as_double({_INF})"},
+    "NL_NAN_F32": {"c": '__builtin_nanf("")', "cuda": "__int_as_float(0x7fc00000)", "opencl": "as_float(0x7fc00000u)"},
+    "NL_NAN_F64": {"c": '__builtin_nan("")', "cuda": f"__longlong_as_double({_NAN})", "opencl": f"as_double({_NAN})"},
 }
 _NAME = re.compile(r"\b(nl_\w+)\s*\(")
 _OF_REALS = re.compile(r"NL_FN (?:float|double) nl_\w+\((?:(?:float|double) \w+(?:, )?)+\) {")
@@ -118,7 +105,7 @@ def file_names(
         "fixed_order": fixed_order(program),
         "words": words,
         "device": select(sorted(words & known(target)), target, shared),
-        "constants": [f"#define {name} {value}" for name, value in _CONSTANTS[target].items() if name in words],
+        "constants": [f"#define {name} {of[target]}" for name, of in _CONSTANTS.items() if name in words],
         "kernel_text": kernels.text,
     }
 

@@ -18,7 +18,7 @@ from backends.cpu.emit.emit import Emitted, emit
 from backends.cpu.export.export_folder import write_folder
 from backends.cpu.kernels.skeletons import statements
 from backends.cpu.run import libraries
-from backends.cpu.run.load import CpuInstance, load
+from backends.cpu.run.load import CpuInstance
 from backends.processor import processor
 from backends.protocol import Artifact, Capabilities
 from compiler.ir.level2.target import Target
@@ -58,7 +58,7 @@ class CpuBackend:
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
         libraries.load_for(program)
-        return load(artifact, program, seed)
+        return CpuInstance(artifact, program, seed)
 
 
 def _compiled(program: l2.Merged, emitted: Emitted, options: Mapping[str, str]) -> Artifact:

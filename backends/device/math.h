@@ -32,7 +32,6 @@ NL_FN float nl_ratio_f32(float x, float y) {
     q = __fmaf_rn(__fmaf_rn(-y, q, x), r, q);
     return __fmaf_rn(__fmaf_rn(-y, q, x), r, q);
 }
-NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return floorf(x); }
 NL_FN double nl_floor_f64(double x) { return floor(x); }
 NL_FN float nl_ceil_f32(float x) { return ceilf(x); }
@@ -48,8 +47,6 @@ NL_FN nl_u64 nl__bits_f64(double x) { return as_ulong(x); }
 NL_FN double nl__from_f64(nl_u64 u) { return as_double(u); }
 NL_FN float nl_sqrt_f32(float x) { return sqrt(x); }
 NL_FN double nl_sqrt_f64(double x) { return sqrt(x); }
-NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
-NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return floor(x); }
 NL_FN double nl_floor_f64(double x) { return floor(x); }
 NL_FN float nl_ceil_f32(float x) { return ceil(x); }
@@ -65,8 +62,6 @@ NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }
 NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 NL_FN double nl_sqrt_f64(double x) { return __builtin_sqrt(x); }
-NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
-NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
 NL_FN double nl_floor_f64(double x) { return __builtin_floor(x); }
 NL_FN float nl_ceil_f32(float x) { return __builtin_ceilf(x); }
@@ -105,12 +100,14 @@ NL_FN float nl_coarse_erf_f32(float x) {
     return copysignf(a < 0.5f ? near : 1.0f - p * nl_coarse_exp_f32(-z), x);
 }
 #else
+NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
 /* Rounded to the 8 significant bits of bf16, half-way cases to even; CUDA texts have their own. */
 NL_FN float nl_bf16_f32(float x) {
     nl_u32 u = nl__bits_f32(x), r = (u + (0x7fffu + (u >> 16 & 1u))) & 0xffff0000u;
     return x != x ? x : nl__from_f32(r);
 }
 #endif
+NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 
 /* ---- integers -------------------------------------------------------------------------------- */
 

@@ -47,8 +47,6 @@ static __attribute__((noinline, cold)) void nl_overflow(nl_ctx *ctx) {
 
 enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose random numbers are made, at once */
 
-NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
-
 /* Appends begin + j for every j with fired[j] != 0, eight flags at a time. */
 static nl_i32 nl_append(nl_i32 *list, nl_i32 used, nl_u8 *fired, nl_i64 begin, nl_i64 end) {
     const nl_i64 n = end - begin;
@@ -69,6 +67,7 @@ enum { NL_DUE = 64 }; /* events whose synapses are fetched before they are deliv
 
 /* ==== elementary functions and random numbers ==================================================== */
 
+NL_FN nl_i64 nl_min_i64(nl_i64 x, nl_i64 y) { return x < y ? x : y; }
 /* 24 bits, in [0, 1). */
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8u) * 5.9604645e-08f; }
 NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
@@ -220,7 +219,7 @@ NL_KERNEL(k0_initial_value) {
         const real low_ = (real)self->low_, high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
+            const nl_i64 end = nl_min_i64(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
             NL_IVDEP for (nl_i64 i = base; i < end; i++) {
                 x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
@@ -259,7 +258,7 @@ NL_KERNEL(k1_neuron_update) {
         nl_u8 fired[NL_CHUNK] __attribute__((aligned(64)));
         nl_i32 events = 0;
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
+            const nl_i64 end = nl_min_i64(base + NL_CHUNK, n_);
             NL_IVDEP for (nl_i64 i = base; i < end; i++) {
                 nl_i32 refractory_left_ = refractory_left_p_[i];
                 int held_ = refractory_left_ > 0;

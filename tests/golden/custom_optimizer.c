@@ -43,8 +43,6 @@ NL_FN void *nl_at(const nl_ctx *ctx, nl_u64 word) {
 
 enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose random numbers are made, at once */
 
-NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
-
 /* How many of the parts of a sum take one of the terms that are left: all of them where loads can be masked. */
 #ifdef __AVX__
 #define nl_parts_of_rest(rest, parts) ((rest) > 0 ? (parts) : 0)
@@ -59,8 +57,9 @@ NL_FN float nl__from_f32(nl_u32 u) { return ((union { nl_u32 from; float to; }){
 NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }){x}).to; }
 NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
-NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
+NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
+NL_FN nl_i64 nl_min_i64(nl_i64 x, nl_i64 y) { return x < y ? x : y; }
 NL_FN nl_i32 nl_max_i32(nl_i32 x, nl_i32 y) { return x > y ? x : y; }
 NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
     nl_i64 r = x % y;
@@ -423,7 +422,7 @@ NL_KERNEL(k0_initial_value) {
         const real low_ = (real)self->low_, high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
+            const nl_i64 end = nl_min_i64(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
             NL_IVDEP for (nl_i64 i = base; i < end; i++) {
                 x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);

@@ -47,19 +47,19 @@ from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, PrintError, Symbol
 from backends.c_family.device_library import file_names
 from backends.c_family.point_nest import NestBuilder
+from backends.c_family.records import record_of
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.skeletons import noting
 from backends.c_family.source_map import kernels_of, printed
 from backends.cpu.kernels.column_sums import nest_lines
-from backends.cpu.kernels.events import record
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.shared_functions import shared_functions
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled
-from backends.kernel_ir.expr import Operand, code, form
-from backends.kernel_ir.stmt import Block, Frame, Stmt, Text, names_of, text_of
+from backends.kernel_ir.expr import Operand, call, code, form
+from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, when
 from backends.kernel_ir.tree import Code
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
@@ -129,10 +129,17 @@ def _statements(k: Kernel) -> list[Stmt]:
         case l2.Connect() as c:
             body = [connect(k, c, skeletons())]
         case l2.RecordEvents() | l2.RecordTrace() as r:
-            body = record(k, r)
+            body = _record(k, r)
         case l2.EmitScheduled():
             body = [skeleton(k, skeletons(), "emit_scheduled.c.j2")]
     return [*helpers, *function(k, body)]
+
+
+def _record(k: Kernel, r: l2.RecordTrace | l2.RecordEvents) -> list[Stmt]:
+    """Where the next steps may find no room, the step loop returns."""
+    x = record_of(k, r)
+    full = If(x.full, [Do(call("nl_overflow", "ctx")), Leave("continue")])
+    return [*x.first, full, x.loop, x.counted, when(x.soon, Set(code("ctx->full"), 1))]
 
 
 # ----------------------------------------------------------------------------------------- strategies

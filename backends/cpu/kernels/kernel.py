@@ -2,7 +2,7 @@
 
 Assumes: a kernel that backends/c_family/access.py has opened.
 Guarantees: a column is loaded only where its name is used.
-Does not: print loops (nest.py, events.py) or files (backends/cpu/emit/emit.py).
+Does not: print loops (nest.py) or files (backends/cpu/emit/emit.py).
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class NestPrinter(NestBuilder):
             place = self.k.pointers[s.list] + slot * extent
             tail.append(Set(events, call("nl_append", place, events, fired, base, end)))
             last.append(Set(self.k.pointers[s.count][slot], events))
-        until = Let("nl_i64", end, call("nl_least", base + CHUNK, extent))
+        until = Let("nl_i64", end, call("nl_min_i64", base + CHUNK, extent))
         each = For(v, base, end, inner, kind=Kind.POINTS)
         return [*head, *draws.buffers, For(base, 0, extent, [until, *draws.fills, each, *tail], CHUNK), *last]
 

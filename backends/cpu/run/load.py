@@ -241,8 +241,3 @@ class CpuInstance(Instance):
     def __del__(self) -> None:
         if getattr(self, "_ctx", None) is not None:
             self.close()
-
-
-def load(artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
-    """Allocate, connect and initialize."""
-    return CpuInstance(artifact, program, seed)
