@@ -41,7 +41,7 @@ train:
 
 @dataclass(frozen=True)
 class Network:
-    """`layers` layers of a kind, each over all steps of the one before."""
+    """`layers` layers of a kind, each over all steps of the one before; `begun`: their first states are a layer."""
 
     kind: str
     units: int
@@ -50,20 +50,27 @@ class Network:
     bidirectional: bool = False
     batch: int = BATCH
     masked: bool = False
+    begun: bool = False
 
     def __str__(self) -> str:
         ways = "_both_ways" if self.bidirectional else ""
         masked = "_masked" if self.masked else ""
-        return f"{self.kind}{self.units}_steps{self.steps}_layers{self.layers}_batch{self.batch}{ways}{masked}"
+        begun = "_begun" if self.begun else ""
+        return f"{self.kind}{self.units}_steps{self.steps}_layers{self.layers}_batch{self.batch}{ways}{masked}{begun}"
 
 
 def text(n: Network) -> str:
     layers = []
+    if n.begun:
+        units = n.units * (2 if n.bidirectional else 1)
+        layers += ["    - flatten: {inputs: x}", f"    - dense: {{name: begin, units: {units}, activation: tanh}}"]
     for k in range(n.layers):
         settings = {"units": str(n.units), "sequence": "true" if k + 1 < n.layers else "false"}
         settings |= {"inputs": "x"} if k == 0 else {}
         settings |= {"bidirectional": "true"} if n.bidirectional else {}
         settings |= {"mask": "there"} if n.masked else {}
+        settings |= {"initial": "begin"} if n.begun else {}
+        settings |= {"initial_memory": "begin"} if n.begun and n.kind == "lstm" else {}
         layers.append(f"    - {n.kind}: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}")
     mask, given = (f"\n    there: {{shape: [{n.steps}]}}", ", there: there") if n.masked else ("", "")
     return _MODEL.format(steps=n.steps, layers="\n".join(layers), batch=n.batch, mask=mask, given=given)

@@ -2,9 +2,9 @@
 
 Assumes: steps are the first axis of a sample.
 Guarantees: each direction is one Scan; what the input adds to the gates is a product over the rows of all steps. ONNX:
-initial states of zero, full-length sequences, the activations of the layers; anything else is an error (E0918). A
-reverse layer is imported as the second half of a bidirectional layer, whose first half has zero weights. A masked step
-leaves the state as it is, in both directions.
+full-length sequences, the activations of the layers; anything else is an error (E0918). A reverse layer is imported as
+the second half of a bidirectional layer, whose first half has zero weights. A masked step leaves the state as it is,
+in both directions.
 Does not: return the final cell state of an LSTM.
 """
 
@@ -47,6 +47,13 @@ _SEQUENCE = (
         "number stands in the input after it. With `sequence`, the output repeats the state.",
         example="mask: valid",
     ),
+    Field(
+        "initial",
+        LAYER_REFERENCE,
+        "A layer or network input with the state before the first step, such as the last one of an encoder; without "
+        "it, 0. Its shape is [units]; with `bidirectional` [2 * units], of both directions as the output has them.",
+        example="initial: encoded",
+    ),
     INIT,
 )
 _CELL_WORDS = {
@@ -55,39 +62,48 @@ _CELL_WORDS = {
     "size": "`units`",
     "sequence_length": "`mask`",
     "lengths": "`mask`",
+    "initial_state": "`initial`",
+    "h0": "`initial`",
+    "hx": "`initial`",
+    "c0": "`initial_memory`",
     "num_layers": "`repeat: {times: ..., layers: [...]}`",
 }
 
 
 def _shape(p: Place, x: Shape, *beside: Shape) -> Result:
     steps_and_features(p, x)
-    for mask in beside:
-        if mask != x[:1]:
-            raise Misfit(
-                f"the shape of a mask is {shown(x[:1])} here, one number a step, not {shown(mask)}", None, "mask"
-            )
-    own = [key for key in ("function", "reset") if key in p.values]
     features = p.integer("units") * (2 if p.values["bidirectional"] else 1)
+    given = [key for key in l0.BESIDE if key in p.values]
+    for key, found in zip(given, beside, strict=True):
+        if key == "mask" and found != x[:1]:
+            raise Misfit(
+                f"the shape of a mask is {shown(x[:1])} here, one number a step, not {shown(found)}", None, key
+            )
+        if key != "mask" and found != (features,):
+            help = "a `dense` layer of so many units makes it fit"
+            raise Misfit(f"the shape of `{key}` is {shown((features,))} here, not {shown(found)}", help, key)
+    own = [key for key in ("function", "reset") if key in p.values]
     shape = (x[0], features) if p.values["sequence"] else (features,)
-    return shape, p.attrs("units", "sequence", "bidirectional", "bias", *own) | ({"mask": True} if beside else {})
+    return shape, p.attrs("units", "sequence", "bidirectional", "bias", *own) | dict.fromkeys(given, True)
 
 
 # ------------------------------------------------------------------------------------------ lowering
 
 
-def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor, mask: l1.Tensor | None = None) -> l1.Tensor:
+def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor, *others: l1.Tensor) -> l1.Tensor:
     """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
     or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
     batch, steps, features = x.shape
     rows = l1.Tensor(f"{layer.name}.rows", (steps * batch, features), "real", True)
     c.graph.add(l1.StepsFirst(rows, x.name, steps, span=layer.span))
+    beside = dict(zip((key for key in l0.BESIDE if context.flag(layer, key)), others, strict=True))
     there = None
-    if mask is not None:
+    if "mask" in beside:
         there = l1.Tensor(f"{layer.name}.there", (steps * batch,), "real", True)
-        c.graph.add(l1.StepsFirst(there, mask.name, steps, span=layer.span))
-    ways = [_one_way(c, layer, rows, steps, "", there)]
+        c.graph.add(l1.StepsFirst(there, beside.pop("mask").name, steps, span=layer.span))
+    ways = [_one_way(c, layer, rows, steps, "", there, beside)]
     if context.flag(layer, "bidirectional"):
-        ways.append(_one_way(c, layer, rows, steps, "backward.", there))
+        ways.append(_one_way(c, layer, rows, steps, "backward.", there, beside))
     y = context.joined(c, f"{layer.name}.ways", ways, 1, layer)
     if not context.flag(layer, "sequence"):
         return y
@@ -99,9 +115,16 @@ GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("i
 
 
 def _one_way(
-    c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, way: str, there: l1.Tensor | None
+    c: context.Context,
+    layer: l0.Layer,
+    rows: l1.Tensor,
+    steps: int,
+    way: str,
+    there: l1.Tensor | None,
+    initial: Mapping[str, l1.Tensor],
 ) -> l1.Tensor:
-    """The rows of the states of all steps, or the last state. `there`: 0 for each row whose step is masked."""
+    """The rows of the states of all steps, or the last state. `there`: 0 for each row whose step is masked; `initial`:
+    what a layer begins with, for both ways side by side."""
     units, batch = context.whole(layer, "units"), rows.shape[0] // steps
     name = f"{layer.name}.{way}at"
 
@@ -110,8 +133,16 @@ def _one_way(
 
     sums = [context.linear(c, layer, rows, units, f"{way}{gate}") for gate in GATES[layer.kind]]
     given = tuple(l1.Given(tensor(f"{name}.{g}.given"), y.name) for g, y in zip(GATES[layer.kind], sums, strict=True))
-    start = c.graph.map(f"{layer.name}.{way}start", Num(0.0), (), like=tensor(""), span=layer.span)
     before = [tensor(f"{name}.{part}.before") for part in ("h", "memory")[: 1 + (layer.kind == "lstm")]]
+    starts: list[l1.Tensor] = []
+    for key in ("initial", "initial_memory")[: len(before)]:
+        if key in initial:
+            at = units if way else 0
+            starts.append(context.sliced(c, f"{layer.name}.{way}{key}", initial[key], 1, at, at + units, layer))
+        else:
+            zero = f"{layer.name}.{way}start"
+            made = c.graph.tensors.get(zero)
+            starts.append(made or c.graph.map(zero, Num(0.0), (), like=tensor(""), span=layer.span))
     body = GraphBuilder()
     after = _step(c, layer, body, way, [g.part for g in given], before)
     if there is not None:
@@ -120,7 +151,7 @@ def _one_way(
     last = None if context.flag(layer, "sequence") else tensor(f"{layer.name}.{way}last")
     carried = tuple(
         l1.Carried(x, start.name, y.name, last if k == 0 else None)
-        for k, (x, y) in enumerate(zip(before, after, strict=True))
+        for k, (x, y, start) in enumerate(zip(before, after, starts, strict=True))
     )
     stacked = () if last else (l1.Stacked(tensor(f"{layer.name}.{way}states", rows.shape[0]), after[0].name),)
     nodes = tuple(n for n in body.nodes if isinstance(n, l1.Map | l1.Contract | l1.Reindex))
@@ -211,6 +242,8 @@ ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"rnn": ("state",), "gru": ("update", "reset", "candidate"), "lstm": ("input", "output", "forget", "cell")}
 )
 """The gates of recurrent layers in ONNX's order."""
+_STARTS: Final = ("initial", "initial_memory")
+"""The keys of what a layer begins with, as ONNX's inputs 5 and 6 have it."""
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
@@ -243,6 +276,11 @@ def _write(w: Writer, layer: l0.Layer) -> str:
             for k, way in enumerate(ways):
                 second[k, 2 * units :] = w.values(layer, f"{way}candidate.recurrent_bias")
         ins.append(g.weight(f"{layer.name}.bias", np.concatenate([stacked("bias"), second], 1)))
+    for key in [key for key in _STARTS if context.flag(layer, key)]:
+        own = w.source(layer, [k for k in ("", *l0.BESIDE) if not k or context.flag(layer, k)].index(key))
+        own = g.reshape(own, (len(ways), units), f"{layer.name}/{key}/ways")
+        own = g.node("Transpose", [own], f"{layer.name}/{key}", {"perm": [1, 0, 2]})
+        ins += [*("" for _ in range(5 + _STARTS.index(key) - len(ins))), own]
     attrs: dict[str, object] = {
         "hidden_size": units, "direction": "bidirectional" if len(ways) == 2 else "forward",
     }  # fmt: skip
@@ -275,6 +313,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Computed
     settings |= {"function": functions[0].lower()} if kind == "rnn" else {}
     settings |= {"reset": "before"} if kind == "gru" and not after else {}
     settings |= {n: True for n, v in (("sequence", sequence), ("bidirectional", both)) if v}
+    settings |= _starts(m, node, ins, units, direction)
     size = 2 * units if both else units
     hint = hint_of(node) or str(node.output[1])
     made = m.layer(kind, hint, [x], settings, (steps, size) if sequence else (size,), parts)
@@ -308,10 +347,27 @@ def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -
         raise refused(node, "it clips, or its forget gate is the input gate")
     if len(ins) > 4 and ins[4] is not None and np.any(constant(node, ins, 4) != steps):
         raise refused(node, "its samples have different numbers of steps")
-    for k, what in ((5, "state does not begin at zero"), (6, "memory does not begin at zero"), (7, "gates see memory")):
-        if len(ins) > k and ins[k] is not None and np.any(constant(node, ins, k)):
-            raise refused(node, f"its {what}")
+    if len(ins) > 7 and ins[7] is not None and np.any(constant(node, ins, 7)):
+        raise refused(node, "its gates see memory")
     return functions, direction
+
+
+def _starts(m: Importer, node: Any, ins: list[Any], units: int, direction: str) -> dict[str, Setting]:
+    """What the layer begins with, by its keys; constants must be zero. Raises RunError (E0918)."""
+    found: dict[str, Setting] = {}
+    ways = 2 if direction == "bidirectional" else 1
+    for k, key in enumerate(_STARTS, 5):
+        if len(ins) <= k or ins[k] is None:
+            continue
+        if not isinstance(ins[k], Computed):
+            if np.any(constant(node, ins, k)):
+                raise refused(node, "it begins with constants that are not zero")
+            continue
+        x = data(node, ins, k, moved=True)
+        if x.own or x.shape != (ways, units) or direction == "reverse":
+            raise refused(node, "what it begins with is not (directions, batch, units)")
+        found[key] = m.reshape(f"{hint_of(node)}_{key}", x, (ways * units,)).name
+    return found
 
 
 def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool, apart: bool) -> dict[str, Array]:
@@ -388,6 +444,12 @@ LSTM = _kind(
         "Long short-term memory over the steps of a sequence (Hochreiter & Schmidhuber 1997; with forget gates).",
         _UNITS,
         *_SEQUENCE,
+        Field(
+            "initial_memory",
+            LAYER_REFERENCE,
+            "A layer or network input with the memory before the first step, of the shape of `initial`; without it, 0.",
+            example="initial_memory: thought",
+        ),
         trained=True,
         elsewhere=_CELL_WORDS,
     )

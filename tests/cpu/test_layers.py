@@ -144,7 +144,11 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - lstm: {units: 4, sequence: true}
     - rnn: {units: 3}
     - one_hot: {name: own, inputs: label, count: 3}
-    - map: {shown: rnn_1 * (0.5 + own)}
+    - lstm: {inputs: gru_1, units: 3, initial: rnn_1, initial_memory: own}
+    - dense: {units: 4}
+    - gru: {name: begun, inputs: gru_1, units: 2, bidirectional: true, initial: dense_1}
+    - slice: {to: 3}
+    - map: {shown: slice_1 * (0.5 + own)}
 """),
 }  # fmt: skip
 

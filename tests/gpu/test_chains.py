@@ -28,6 +28,8 @@ NETWORKS = [
     Network("gru", 128, 10),
     Network("rnn", 200, 6),
     Network("lstm", 33, 7, batch=300, masked=True),
+    Network("lstm", 48, 9, begun=True),
+    Network("gru", 40, 8, layers=2, bidirectional=True, begun=True),
 ]
 SPREAD = [
     Network("lstm", 128, 10),
@@ -35,6 +37,7 @@ SPREAD = [
     Network("gru", 256, 6, bidirectional=True),
     Network("gru", 333, 4, batch=9, masked=True),
     Network("lstm", 512, 4),
+    Network("lstm", 140, 5, begun=True),
 ]
 """With matrices that no block can have."""
 

@@ -95,6 +95,13 @@ NETWORKS = {
 BEYOND = {
     "transposed_groups": (IMAGE, "conv_transpose2d: {filters: 6, kernel: 3, stride: 2, groups: 2}"),
     "rnn_relu": (STEPS, "rnn: {units: 5, function: relu, bidirectional: true}"),
+    "begun": (
+        STEPS,
+        "lstm: {name: e, inputs: x, units: 3}\n"
+        "lstm: {name: l, inputs: x, units: 3, initial: e, initial_memory: e, sequence: true}\n"
+        "dense: {name: h, inputs: e, units: 10}\n"
+        "gru: {inputs: l, units: 5, bidirectional: true, initial: h, bias: false}",
+    ),
 }
 """What ONNX's reference implementation does not know."""
 

@@ -401,7 +401,22 @@ def recurrences(kind: str, before: bool = False) -> Iterator[Head]:
         yield layer(kind, {**s, **own, **({"reset": "before"} if before else {})}, ((1, 3, 6)[n % 3], 4), forward)
 
 
+def begun(kind: str, both: bool) -> Head:
+    """What the layer begins with is a layer of the last steps' features."""
+    size = 6 if both else 3
+
+    def forward(w: Weights, x: Any) -> Any:
+        initial = dense(w, "y_i", x[:, 2:].flatten(1))
+        return recurrent(kind, w, x, 3, both, name="y", initial=initial)[0]
+
+    memory = ", initial_memory: $y_i" if kind == "lstm" else ""
+    return lines(f"slice: {{name: $y_s, inputs: $x, from: 2}}\nflatten: {{name: $y_f}}\n"
+                 f"dense: {{name: $y_i, units: {size}}}\n{kind}: {{name: $y, inputs: $x, units: 3, sequence: true, "
+                 f"bidirectional: {str(both).lower()}, initial: $y_i{memory}}}", (4, 2), forward)  # fmt: skip
+
+
 SEQUENCES = [
+    *(begun(kind, both) for kind in ("rnn", "gru", "lstm") for both in (False, True)),
     *(attending((5, 6), heads=h, **s) for h in (1, 2, 3) for s in (
         {}, {"causal": True}, {"size": 12, "bias": False}, {"size": 12, "causal": True})),
     *(crossing(k, heads=2, causal=c) for k in (2, 5) for c in (False, True)),

@@ -83,9 +83,18 @@ def dot_attention(q: Any, k: Any, v: Any, heads: int, causal: bool = False, mask
 
 
 def recurrent(
-    kind: str, w: Weights, x: Any, units: int, both: bool, bias: bool = True, name: str = "r", function: str = "tanh"
+    kind: str,
+    w: Weights,
+    x: Any,
+    units: int,
+    both: bool,
+    bias: bool = True,
+    name: str = "r",
+    function: str = "tanh",
+    initial: Any = None,
 ) -> tuple[Any, Any]:
-    """All states and the last ones of a recurrent layer, by PyTorch's own module with our arrays in its places."""
+    """All states and the last ones of a recurrent layer, by PyTorch's own module with our arrays in its places.
+    `initial`: (samples, directions * units), of the memory too."""
     import torch
 
     module = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind]
@@ -107,7 +116,11 @@ def recurrent(
             zero = torch.zeros(units, dtype=values_of.dtype)
             last = w[f"{name}.{way}candidate.recurrent_bias"] if kind == "gru" else zero
             values[f"bias_hh_l0{suffix}"] = torch.cat([zero] * (len(gates) - 1) + [last])
-    states, ends = torch.func.functional_call(net, values, (x,))
+    begin: tuple[Any, ...] = ()
+    if initial is not None:
+        begin = (initial.reshape(len(initial), -1, units).transpose(0, 1).contiguous(),)
+        begin = (begin * 2,) if kind == "lstm" else begin
+    states, ends = torch.func.functional_call(net, values, (x, *begin))
     return states, (ends[0] if kind == "lstm" else ends)
 
 

@@ -43,7 +43,7 @@ class TensorInput:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-BESIDE = ("mask", "offset")
+BESIDE = ("mask", "offset", "initial", "initial_memory")
 """What attention may read besides queries, keys and values, in this order."""
 
 Attr = int | float | str | bool | tuple[int, ...] | FromFile
