@@ -366,6 +366,15 @@ def operands(node: Node) -> tuple[str, ...]:
             return ()
 
 
+def readers_of(nodes: Iterable[Node]) -> dict[str, list[int]]:
+    """For each tensor that nodes read, these, by number."""
+    found: dict[str, list[int]] = {}
+    for number, node in enumerate(nodes):
+        for name in operands(node):
+            found.setdefault(name, []).append(number)
+    return found
+
+
 def outside(scan: Scan) -> tuple[str, ...]:
     """Tensors that are the same in every step and that the body reads."""
     inner = {c.state.name for c in scan.carried} | {g.part.name for g in scan.given} | {n.out.name for n in scan.body}

@@ -44,9 +44,8 @@ class Readers:
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.readers |= l1.readers_of(self.nodes)
         for i, node in enumerate(self.nodes):
-            for name in l1.operands(node):
-                self.readers.setdefault(name, []).append(i)
             for out in l1.results(node):
                 self.tensors[out.name] = out
                 self.place[out.name] = -1 if isinstance(node, (l1.Weight, l1.Variable)) else i

@@ -302,30 +302,14 @@ def _formal(p: Phase, formal: str, name: str, node: l1.Attention, mode: l2.Mode)
 
 def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     """Maps whose only reader is a Store, and whose variable nothing reads afterwards: map -> variable."""
-    readers: dict[str, list[int]] = {}
-    made: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Move, l1.Attention, l1.TileSum)):
-            made[node.out.name] = i
-            for name in l1.operands(node):
-                readers.setdefault(name, []).append(i)
-        elif isinstance(node, l1.Reindex):
-            readers.setdefault(node.source, []).append(i)
-        elif isinstance(node, l1.Store):
-            readers.setdefault(node.value, []).append(i)
-        elif isinstance(node, l1.Update):
-            for name in (node.gradient, *(t for _, t in node.reads)):
-                readers.setdefault(name, []).append(i)
-    found: dict[str, str] = {}
-    for node in nodes:
-        if isinstance(node, l1.Store):
-            at = made.get(node.value)
-            made_by = nodes[at] if at is not None else None
-            alone = len(readers.get(node.value, ())) == 1
-            late = any(i > (at or 0) for i in readers.get(node.target, ()))
-            if isinstance(made_by, l1.Map) and alone and not late:
-                found[node.value] = node.target
-    return found
+    readers = l1.readers_of(nodes)
+    made = {node.out.name: i for i, node in enumerate(nodes) if isinstance(node, l1.Map)}
+    return {
+        node.value: node.target
+        for node in nodes
+        if isinstance(node, l1.Store) and node.value in made and len(readers[node.value]) == 1
+        if all(i <= made[node.value] for i in readers.get(node.target, ()))
+    }
 
 
 @dataclass(frozen=True)

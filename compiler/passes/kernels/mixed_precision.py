@@ -52,7 +52,7 @@ class _Rewriting:
     outputs: frozenset[str]
     stored: bool
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
-    readers: dict[str, list[l1.Node]] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
     recurrent: frozenset[str] = frozenset()
     active: set[str] = field(default_factory=set)
     narrow: set[str] = field(default_factory=set)
@@ -62,9 +62,7 @@ class _Rewriting:
 
     def run(self) -> _Rewriting:
         self.tensors |= l1.tensors_of(self.nodes)
-        for node in self.nodes:
-            for name in l1.operands(node):
-                self.readers.setdefault(name, []).append(node)
+        self.readers |= l1.readers_of(self.nodes)
         self.recurrent = frozenset(_layer(n.name) for n in self.nodes if isinstance(n, l1.Scan))
         kept = {n.value for n in self.nodes if isinstance(n, l1.Store)}
         self.outputs |= kept
@@ -136,12 +134,12 @@ class _Rewriting:
         )
 
     def _is_read_once(self, out: l1.Tensor) -> bool:
-        readers = self.readers.get(out.name, [])
-        if len(readers) != 1 or not isinstance(readers[0], l1.Map):
-            return False
-        node, every = readers[0], tuple(range(len(out.shape)))
-        return node.out.shape == out.shape and all(
-            axes == every for n, axes in zip(node.ins, node.maps, strict=True) if n == out.name
+        readers, every = [self.nodes[n] for n in self.readers.get(out.name, ())], tuple(range(len(out.shape)))
+        node = readers[0] if len(readers) == 1 else None
+        return (
+            isinstance(node, l1.Map)
+            and node.out.shape == out.shape
+            and all(axes == every for n, axes in zip(node.ins, node.maps, strict=True) if n == out.name)
         )
 
     def _is_converted(self, node: l1.Node) -> bool:

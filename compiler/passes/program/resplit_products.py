@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from compiler.ir.level2.batch_independence import extent_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.cuda import stored_products
@@ -83,17 +85,10 @@ def _products(template: l2.Template, rows: l2.Rows, x: l2.Launch) -> _Products |
         return None
     nest, access = contract.nest, template.strided
     par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
-    found, size = sides(par, red, (access["x0"].dims, access["x1"].dims)), {d.name: d.extent for d in nest.dims}
-
-    def extent(dims: Sequence[str], row: int) -> int:
-        product = 1
-        for d in dims:
-            e = size[d]
-            product *= e if isinstance(e, int) else _column(rows, e)[row]
-        return product
-
+    found = sides(par, red, (access["x0"].dims, access["x1"].dims))
+    parts = (found.batch, found.m, found.n, found.k)
     alike = {
-        (_column(rows, "s_tile")[row], *(extent(part, row) for part in (found.batch, found.m, found.n, found.k)))
+        (_column(rows, "s_tile")[row], *(prod(extent_of(template, rows, row, d) for d in part) for part in parts))
         for row in range(x.lo, x.hi)
     }
     if len(alike) > 1 or all(_column(rows, "s_splits")[row] == 1 for row in range(x.lo, x.hi)):

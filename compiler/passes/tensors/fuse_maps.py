@@ -9,6 +9,7 @@ Does not: fuse horizontally, or across outputs and Stores.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
@@ -129,10 +130,8 @@ def fuse_maps(
 ) -> tuple[tuple[l1.Node, ...], list[Decision]]:
     """The graph with elementwise producers inlined into their only readers, and the decision about each. `effect`: what
     a reader without a result is called."""
-    readers: dict[str, list[str]] = {}
-    for node in nodes:
-        for name in l1.operands(node):
-            readers.setdefault(name, []).append(next((out.name for out in l1.results(node)), effect))
+    names = [next((out.name for out in l1.results(node)), effect) for node in nodes]
+    readers = {name: {names[n] for n in by} for name, by in l1.readers_of(nodes).items()}
     made: dict[str, l1.Map] = {}
     gone: set[str] = set()
     told: set[str] = set()
@@ -176,14 +175,14 @@ def _refusal(
     reader: l1.Map | l1.Contract,
     k: int,
     producer: l1.Map,
-    readers: dict[str, list[str]],
+    readers: Mapping[str, set[str]],
     outputs: tuple[str, ...],
 ) -> str | None:
     """Why the producer stays a separate kernel; None when it can be fused."""
     name = producer.out.name
     if name in outputs:
         return "it is kept for the host"
-    others = sorted({*readers[name]} - {reader.out.name})
+    others = sorted(readers[name] - {reader.out.name})
     if others:
         return f"it is also read by {', '.join(others)}"
     if isinstance(reader, l1.Contract) and _is_product(reader):

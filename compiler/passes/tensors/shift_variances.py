@@ -35,10 +35,7 @@ _RATIO: Final = _X0 / _X1
 def shift_variances(nodes: tuple[l1.Node, ...], device: Target) -> tuple[tuple[l1.Node, ...], tuple[Decision, ...]]:
     """The graph, and a decision for each variance."""
     made = {t.name: n for n in nodes for t in l1.results(n)}
-    readers: dict[str, list[l1.Node]] = {}
-    for node in nodes:
-        for name in l1.operands(node):
-            readers.setdefault(name, []).append(node)
+    readers = l1.readers_of(nodes)
     changed: dict[str, list[l1.Node]] = {}
     decisions, shifted = [], set[str]()
     for node in nodes:
@@ -46,7 +43,7 @@ def shift_variances(nodes: tuple[l1.Node, ...], device: Target) -> tuple[tuple[l
         if found is None or len(readers[found.total.out.name]) > 1 or found.total.out.name in changed:
             continue
         every = tuple(range(len(found.square.out.shape)))
-        if not all(_reads_as(x, found.square.out.name, every) for x in readers.get(found.square.out.name, ())):
+        if not all(_reads_as(nodes[x], found.square.out.name, every) for x in readers.get(found.square.out.name, ())):
             continue
         elements = prod(e for _, e in found.square.dims)
         if elements < worth_a_start(device):
