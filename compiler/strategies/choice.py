@@ -16,10 +16,10 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim
+from compiler.strategies.cost.cpu import VECTOR_BYTES, within
 from compiler.strategies.cost.devices import H200
 
 T = TypeVar("T")
-VECTOR_BYTES = 64
 LIMIT = 2**31
 """Offsets inside one block of the batch and inside the weights are 32-bit."""
 
@@ -107,6 +107,15 @@ class Problem:
     def plain(self, operand: int) -> tuple[str | None, ...]:
         """Per axis of an operand its dim where the index is plain, or None."""
         return tuple(plain_dim(a) for a in self.axes(operand))
+
+    def within(self, bytes_: int) -> int:
+        """What a cache of the device is to hold, where those that were measured hold so many bytes."""
+        return within(bytes_, self.device)
+
+    def strip(self, tiles: int, vectors: int, numbers: int, bytes_: int) -> int:
+        """Tiles that are transformed at a time, into so many numbers each: whole register tiles, `within` bytes."""
+        each = numbers * self.lanes * self.real_bytes * vectors
+        return max(1, min(self.within(bytes_) // each, -(-tiles // vectors))) * vectors
 
     def blocks(self, dim: str) -> int:
         return -(-self.extents[dim] // self.lanes)

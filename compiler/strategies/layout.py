@@ -19,8 +19,8 @@ import compiler.ir.level2.program as l2
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key
-from compiler.strategies.choice import VECTOR_BYTES, rounded
-from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW
+from compiler.strategies.choice import rounded
+from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW, VECTOR_BYTES
 
 MARGIN = 0.9
 

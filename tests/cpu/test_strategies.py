@@ -16,6 +16,7 @@ from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.choice import product, rounded
+from compiler.strategies.cost import cpu as cost
 from compiler.strategies.cost.tiles import TILES
 from compiler.strategies.cpu import rows_conv
 from compiler.strategies.layout import row_major
@@ -153,7 +154,7 @@ STRIDED = [
 def test_classes_of_pixels(real: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of row-major images that windows see in steps: in place, and packed wherever there are enough channels.
     The rules take them."""
-    monkeypatch.setattr(rows_conv, "NEAR_BYTES", 0)
+    monkeypatch.setattr(cost, "ROWS_NEAR_BYTES", 0)
     problems = [gradient(*conv(c), 0) for c in STRIDED]
     cases = [Case(*q, rows_conv.match(product(*q, 0, real.bytes))) for q in problems]
     assert any(dict(c.choice.columns)["s_packed"] for c in cases)

@@ -18,6 +18,7 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.text import print_ir
 from compiler.passes.pipeline.lower import Lowered, lower, lower_predict
+from compiler.strategies.cost.devices import CORE
 from tests.parse_ir import parse_ir
 
 HERE = Path(__file__).resolve().parent
@@ -29,7 +30,7 @@ Golden = Callable[[Path, str], None]
 def lowered(root: Path, name: str) -> Lowered:
     """A model of the repository for the CPU; `shown` keeps the folder of the checkout out of the text."""
     model = load_model(root / "models" / f"{name}.yaml", shown=f"models/{name}.yaml")
-    return lower(model, CpuBackend().capabilities, verify=True)
+    return lower(model, replace(CpuBackend().capabilities, device=CORE), verify=True)
 
 
 def rounded(text: str) -> str:

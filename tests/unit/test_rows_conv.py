@@ -12,7 +12,7 @@ from backends.cpu.emit.emit import emit
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower_predict
-from compiler.strategies.cpu import rows_conv
+from compiler.strategies.cost import cpu as cost
 from netloom import predict
 from tests.cpu.networks_for_use import samples, write_network
 
@@ -49,10 +49,10 @@ CASES = [
 """From 32 filters a group on, windows are packed; images of 9 x 8 and 5 x 21 leave pixels behind the last vector."""
 
 
-@pytest.mark.parametrize("precision, near", [("float32", rows_conv.NEAR_BYTES), ("float32", 0), ("float64", 0)])
+@pytest.mark.parametrize("precision, near", [("float32", cost.ROWS_NEAR_BYTES), ("float32", 0), ("float64", 0)])
 def test_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, near: int) -> None:
     """In place, and packed wherever there are enough filters."""
-    monkeypatch.setattr(rows_conv, "NEAR_BYTES", near)
+    monkeypatch.setattr(cost, "ROWS_NEAR_BYTES", near)
     layers, expected_of = [], []
     for number, (shape, kernel, stride, pads, dilation, groups, filters) in enumerate(CASES):
         padding = [pads[0], pads[1], pads[0], pads[1]]

@@ -13,6 +13,7 @@ from backends.processor import processor
 from backends.registry import backend
 from compiler.ir.level2.target import Target
 from compiler.strategies import choose
+from compiler.strategies.cost.cpu import within
 from compiler.strategies.cost.cuda import worth_a_start
 from compiler.strategies.cost.devices import CORE, GPUS, H200, gpu
 from compiler.strategies.cuda import implicit_gemm, matmul
@@ -105,3 +106,12 @@ def test_threads_share_a_sum_where_a_device_has_as_many() -> None:
 
 def test_what_is_read_once_more_follows_from_the_bandwidth() -> None:
     assert [worth_a_start(gpu(x)) for x in ("sm_90", "sm_80", "sm_75")] == [1 << 20, 1 << 19, 1 << 16]
+
+
+def test_smaller_caches_hold_less() -> None:
+    small = replace(CORE, caches=(32 << 10, 256 << 10, 8 << 20))
+    assert [within(x, CORE) for x in (48_000, 500_000, 32_000_000)] == [48_000, 500_000, 32_000_000]
+    assert [within(x, small) for x in (48_000, 500_000, 32_000_000)] == [32_000, 125_000, 8_000_000]
+    node, tensors = dense(1024, 1024, 1024)
+    found = [choose(node, tensors, 0, 4, frozenset({"rows_product"}), x)[0] for x in (CORE, small)]
+    assert [dict(x.columns)["s_wide"] for x in found if x is not None] == [1024, 480]

@@ -25,15 +25,14 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice, choose
+from compiler.strategies.cost.cpu import PANEL_FAR_BYTES, PANEL_NEAR_BYTES, within
 from compiler.strategies.cpu import rows_panels
 from compiler.strategies.pins import Pins, path_of
 
 NAME: Final = "pack_panels"
 MARGIN: Final = 0.8
-SMALL: Final = 200_000
-"""Bytes of weights that stay near whatever many rows do."""
-FAR, FAR_MARGIN = 8_000_000, 1.05
-"""Bytes of weights from which on no cache holds them, so that reading them in order is worth more than its estimate."""
+FAR_MARGIN: Final = 1.05
+"""Where weights are far."""
 
 
 @dataclass
@@ -86,7 +85,8 @@ class _Packing:
         """What share of its time a product of so many rows may take with panels of so many bytes."""
         if rows <= rows_panels.FEW:
             return MARGIN
-        return 0.0 if size < SMALL else FAR_MARGIN if size >= FAR else MARGIN
+        near, far = (within(x, self.target.device) for x in (PANEL_NEAR_BYTES, PANEL_FAR_BYTES))
+        return 0.0 if size < near else FAR_MARGIN if size >= far else MARGIN
 
     def _choice(self, node: l1.Contract, known: Mapping[str, l1.Tensor]) -> Choice | None:
         return choose(node, known, 0, self.real, self.target.strategies, self.target.device)[0]

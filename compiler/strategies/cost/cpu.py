@@ -1,7 +1,8 @@
 """cpu: the constants of the cost models of a core, in vector operations unless they say otherwise.
 
-Assumes: a core with AVX-512, 3.7 GHz and second caches of 2 MiB, on which they were measured.
-Guarantees: estimates compare strategies with one another; on another core all of them change about alike.
+Assumes: cores with AVX-512, 3.7 GHz and the caches below, or larger ones, on which they were measured.
+Guarantees: estimates compare strategies with one another; on another core all of them change about alike. What a cache
+is to hold becomes less where it is smaller (`within`).
 Does not: choose.
 """
 
@@ -9,6 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from compiler.ir.level2.target import Target
+
+CACHES: Final = (48 << 10, 1 << 20, 32 << 20)
+"""Bytes, by level."""
 OPERATIONS_PER_US: Final = 3700.0
 """Vector operations that a core takes in a microsecond, at best."""
 TILE_START: Final = 40.0
@@ -22,6 +27,8 @@ WEIGHT_LINE, WEIGHT_LINE_MOST = 4.0, 25.0
 """A line of the weights of one term of a tile, for each MB of weights beyond the first, and at most."""
 STEPS_NEAR, STEPS_FAR, STEPS_BYTES = 12.0, 40.0, 10_000_000
 """A vector of the gradient of an image that a window sees in steps, where all of it has fewer bytes, or more."""
+ROWS_NEAR_BYTES: Final = 128_000
+"""Of a row-major image that register tiles may read in place, as all of it stays near the processor."""
 ROWS_PACK: Final = 2.0
 """Packing a vector of what a window of a row-major image sees."""
 ROWS_APART: Final = 1.0
@@ -50,6 +57,9 @@ FEW_MORE: Final = 0.4
 """Each row beside the first one, where few rows share a vector of columns that were packed before."""
 PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
 """Packing a vector of neighbours, of neighbouring terms, or of neither."""
+PANEL_NEAR_BYTES, PANEL_FAR_BYTES = 200_000, 8_000_000
+"""Of weights that stay near whatever many rows do; from which on no cache holds them, so that reading them in order is
+worth more than its estimate."""
 PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000
 """Of packed columns that blocks of rows read one after the other; of sums that stay near for all terms."""
 MAP, DRAW, NEST, ROW_NEST, ROW_WINDOW = 6.0, 100.0, 3.0, 1.0, 4.0
@@ -91,3 +101,11 @@ FOURIER_IMAGE, FOURIER_BACK, FOURIER_WEIGHTS = 18_000.0, 13_000.0, 22_000.0
 """What it costs to transform a channel of a tile, an output of a tile back, and a vector of windows."""
 FOURIER_GRADIENT_SUM: Final = 8.0
 """Adding a vector of sums of a strip to those of the strips before it."""
+
+
+def within(bytes_: int, device: Target) -> int:
+    """Bytes that a cache is to hold, of a core: so many, or as large a part of its cache where that is smaller."""
+    for measured, here in zip(CACHES, device.caches, strict=False):
+        if bytes_ <= measured:
+            return bytes_ * min(here, measured) // measured
+    return bytes_

@@ -16,7 +16,6 @@ from typing import Final
 
 from compiler.strategies.cost.cpu import (
     TILE_FAR_VECTOR,
-    TILE_NEAR_BYTES,
     TILE_START,
     VECTOR_BYTES,
     WEIGHT_LINE,
@@ -66,23 +65,24 @@ def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, we
     return far * strips * terms * -(-outs // shape.outs) if step >= LINES_APART else 0.0
 
 
-def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]], apart: bool = False) -> float:
+def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf) -> float:
     """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum).
-    `apart`: no two terms read the same vector, so that those of a long sum come from the second cache."""
+    `near`: bytes that the first cache holds, where no two terms read the same vector: those of a longer sum come from
+    the second one."""
     size = shape.outs * shape.vectors
     total = 0.0
     for vectors, terms in parts:
         term = size / shape.speed * 118
-        if apart and terms * shape.vectors * VECTOR_BYTES > TILE_NEAR_BYTES:
+        if terms * shape.vectors * VECTOR_BYTES > near:
             term = max(term, TILE_FAR_VECTOR * shape.vectors)
         total += math.ceil(vectors / shape.vectors) * (terms * term + TILE_START + 2 * size)
     return -(-outs // shape.outs) * total
 
 
 def best(
-    shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]], apart: bool = False
+    shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf
 ) -> tuple[int, float]:
     """The index of the tile with the least estimated cost, and that cost."""
-    costs = [cost(s, outs, parts, apart) for s in shapes]
+    costs = [cost(s, outs, parts, near) for s in shapes]
     least = min(costs)
     return costs.index(least), least

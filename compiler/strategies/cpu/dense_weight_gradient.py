@@ -41,7 +41,7 @@ def match(p: Problem) -> Choice:
         rows = blocks * p.lanes
         refuse_beyond(rows * padded >= LIMIT or rows * outs)
         tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)])
-        chunk = min(blocks, max(1, CHUNK_BYTES // ((padded + outs) * p.real_bytes * p.lanes)))
+        chunk = min(blocks, max(1, p.within(CHUNK_BYTES) // ((padded + outs) * p.real_bytes * p.lanes)))
         whole = max(rounded(outs, t.outs) * rounded(padded // p.lanes, t.vectors) for t in TILES)  # by any of them
         sums = whole if chunk < blocks else 0
         columns = named(

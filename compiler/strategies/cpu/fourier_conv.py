@@ -26,8 +26,9 @@ from compiler.strategies.cost.cpu import (
     FOURIER_IMAGE,
     FOURIER_STRIP_BYTES,
     FOURIER_WEIGHTS,
+    TILE_NEAR_BYTES,
 )
-from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.strategy import Found, Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
@@ -69,16 +70,10 @@ def tiles_of(axis: WindowAxis) -> int:
     return -(-axis.out // (SIDE + 1 - axis.taps))
 
 
-def _strip(p: Problem, conv: Convolution, shape: Shape, tiles: int) -> int:
-    """Tiles that are transformed at a time: whole register tiles."""
-    each = PLACES * (conv.ins + conv.outs) * p.lanes * p.real_bytes * shape.vectors
-    return max(1, min(FOURIER_STRIP_BYTES // each, -(-tiles // shape.vectors))) * shape.vectors
-
-
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
-    strip = _strip(p, conv, shape, tiles)
+    strip = p.strip(tiles, shape.vectors, PLACES * (conv.ins + conv.outs), FOURIER_STRIP_BYTES)
     values = (
         named(blocks=p.blocks(p.out[0]))
         | extents(conv)
@@ -89,7 +84,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], True)
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(TILE_NEAR_BYTES))
     operations += tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
     return by_vectors(NAME, conv, values, scratch, operations)
 

@@ -46,7 +46,7 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     blocks, parts = -(-found.samples // p.lanes), -(-found.ins // p.lanes)
     tiles = blocks * tiles_of(rows) * tiles_of(cols)
     each = p.lanes * p.real_bytes
-    strip = max(1, min(tiles, FOURIER_STRIP_BYTES // (PLACES * each * (p.lanes * parts + found.outs)), 8))
+    strip = max(1, min(tiles, p.within(FOURIER_STRIP_BYTES) // (PLACES * each * (p.lanes * parts + found.outs)), 8))
     values = (
         named(blocks=blocks, samples=found.samples)
         | extents(found)

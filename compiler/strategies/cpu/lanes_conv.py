@@ -11,9 +11,10 @@ channel, column of the window).
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, named, refuse_beyond
+from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best, weight_lines
@@ -27,7 +28,7 @@ PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
 def match(p: Problem) -> Choice:
     conv = convolution(p)
     rows, cols = conv.rows, conv.cols
-    tile, split, operations = _tile(conv.outs, conv.ins, rows, cols)
+    tile, split, operations = _tile(p, conv.outs, conv.ins, rows, cols)
     copy = rows.leaves or (cols.leaves and not split)
     walk = columns(rows, cols, copy, split)
     channels = conv.groups * conv.ins
@@ -36,7 +37,7 @@ def match(p: Problem) -> Choice:
     refuse_beyond(image >= LIMIT or conv.weights)
     row_classes, col_classes = rows.classes(False), cols.classes(split)
     classes, places = len(row_classes) * len(col_classes), rows.out * cols.out
-    strip = _strip(conv, image * p.real_bytes // conv.groups, places)
+    strip = _strip(p, conv, image * p.real_bytes // conv.groups, places)
     terms = conv.ins * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)
     blocks = p.blocks(p.out[0])
     values = (
@@ -52,16 +53,17 @@ def match(p: Problem) -> Choice:
     )
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
     operations = conv.groups * (operations + _weights(conv, tile, strip, p.real_bytes))
-    operations += _steps(conv, blocks) + (constants.COPY * pixels if copy else 0)
+    operations += _steps(p, conv, blocks) + (constants.COPY * pixels if copy else 0)
     microseconds = blocks * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
 
 
-def _strip(conv: Convolution, image: int, places: int) -> int:
+def _strip(p: Problem, conv: Convolution, image: int, places: int) -> int:
     """Output pixels of a row whose windows fit into the second cache, where an image of so many bytes does not."""
-    if image <= constants.TILE_CACHE_BYTES:
+    near = p.within(constants.TILE_CACHE_BYTES)
+    if image <= near:
         return places
-    seen = constants.TILE_CACHE_BYTES // (conv.ins * conv.rows.taps * VECTOR_BYTES)
+    seen = near // (conv.ins * conv.rows.taps * constants.VECTOR_BYTES)
     return max(1, (seen - abs(conv.cols.tap) * (conv.cols.taps - 1)) // max(conv.cols.step, 1))
 
 
@@ -74,16 +76,16 @@ def _weights(conv: Convolution, tile: int, strip: int, size: int) -> float:
     return weight_lines(TILES[tile], conv.outs, strips, conv.ins, conv.w_in * size, conv.weights * size)
 
 
-def _steps(conv: Convolution, blocks: int) -> float:
+def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
     """Vector operations for the pixels of a block that lie between those that a window sees in steps."""
     vectors = conv.groups * conv.outs * conv.rows.out * conv.cols.out
     if max(conv.rows.div, conv.cols.div) == 1:
         return 0.0
-    far = blocks * vectors * VECTOR_BYTES > constants.STEPS_BYTES
+    far = blocks * vectors * constants.VECTOR_BYTES > p.within(constants.STEPS_BYTES)
     return vectors * (constants.STEPS_FAR if far else constants.STEPS_NEAR)
 
 
-def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
+def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
     """The tile; whether output columns are split by the columns of the window that they see, which avoids products with
     the border, but fits tiles less well; and the vector operations of a block and group."""
     seen = sum(len(rows.seen(i)) for i in range(rows.out)) / rows.out
@@ -91,8 +93,8 @@ def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int,
     def parts(split: bool) -> list[tuple[float, float]]:
         return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
 
-    alone = rows.taps * cols.taps == 1
-    whole, apart = best(TILES, outs, parts(False), alone), best(TILES, outs, parts(True), alone)
+    near = p.within(constants.TILE_NEAR_BYTES) if rows.taps * cols.taps == 1 else math.inf
+    whole, apart = best(TILES, outs, parts(False), near), best(TILES, outs, parts(True), near)
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
 

@@ -43,7 +43,8 @@ def match(p: Problem) -> Choice:
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
-    if rows.taps * cols.taps == 1 and image * p.real_bytes > found.groups * constants.TILE_CACHE_BYTES:
+    near = found.groups * p.within(constants.TILE_CACHE_BYTES)
+    if rows.taps * cols.taps == 1 and image * p.real_bytes > near:
         operations *= constants.TILE_FAR
     operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
     operations += blocks * constants.COPY * image / p.lanes if copy else 0.0

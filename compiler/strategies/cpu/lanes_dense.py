@@ -44,7 +44,7 @@ def match(p: Problem) -> Choice:
         refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
         tile, operations = best(TILES, outs, [(blocks, ins)])
         columns = named(blocks=blocks, outs=outs, ins=ins, w_out=steps[o], w_in=steps[k], tile=tile)
-        near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= TILE_CACHE_BYTES
+        near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= p.within(TILE_CACHE_BYTES)
         apart = blocks >= ALIKE_BLOCKS and max(steps.values()) * p.real_bytes % ALIKE_BYTES == 0
         slower = TILE_FAR if not near else ALIKE if apart else 1.0
         microseconds = operations * slower / OPERATIONS_PER_US

@@ -33,9 +33,7 @@ TAP_BYTES = 8
 _TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
 _PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
 PANEL_OUTS: Final = 32
-"""Output channels from which on panels are packed, where the image is larger than `NEAR_BYTES`."""
-NEAR_BYTES = 128_000
-"""Of an image that register tiles may read in place, as all of it stays near the processor."""
+"""Output channels from which on panels are packed, where the image does not stay near the processor."""
 DOTS: Final = 4
 """Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
 
@@ -59,7 +57,7 @@ def match(p: Problem) -> Choice:
     refuse_beyond(planes)
     masks = rounded(copies * plane, vector)
     taps = conv.ins * found.rows.taps * found.cols.taps
-    strips = _strips(found, conv, taps, vector, planes * p.real_bytes > NEAR_BYTES)
+    strips = _strips(found, conv, taps, vector, planes * p.real_bytes > p.within(constants.ROWS_NEAR_BYTES))
     if strips.packed:
         width = strips.pixels + vector
         if _is_whole(conv):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, refuse_if
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_SUM, ROW_TERM
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_SUM, ROW_TERM, VECTOR_BYTES
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import VECTOR_BYTES, Choice, Problem, named, refuse_if, rounded
+from compiler.strategies.choice import Choice, Problem, named, refuse_if, rounded
 from compiler.strategies.cost.cpu import (
     FEW_MORE,
     OPERATIONS_PER_US,
@@ -24,6 +24,7 @@ from compiler.strategies.cost.cpu import (
     PANEL_SUMS_BYTES,
     PANEL_TILE,
     ROW_TERM,
+    VECTOR_BYTES,
 )
 from compiler.strategies.cpu.rows_product import DEEP, LONG, ROWS
 from compiler.strategies.strategy import Strategy
@@ -53,7 +54,7 @@ def match(p: Problem) -> Choice:
     vectors = outs * p.real_bytes / VECTOR_BYTES
     columns = named(batch=rows, outs=outs, ins=ins)
     if rows > FEW:
-        columns |= named(**_blocks(rows, outs, ins, p.real_bytes), long=LONG)
+        columns |= named(**_blocks(rows, outs, ins, p.real_bytes, p.within(PANEL_SUMS_BYTES)), long=LONG)
         reals = columns["s_wide"] * columns["s_tall"] + columns["s_copy"] * columns["s_tall"] * ins
         scratch = reals * p.real_bytes + 4 * (columns["s_tall"] + columns["s_depth"])
         operations = rounded(rows, 4) * vectors * (ins * PANEL_SUM + PANEL_END)
@@ -65,13 +66,13 @@ def match(p: Problem) -> Choice:
     return Choice(NAME, (("many", int(rows > FEW)),), tuple(columns.items()), scratch, operations / OPERATIONS_PER_US)
 
 
-def _blocks(rows: int, outs: int, ins: int, size: int) -> dict[str, int]:
-    """Rows and columns of sums that stay near while terms go by; rows, and terms of them, that tiles read at a time."""
+def _blocks(rows: int, outs: int, ins: int, size: int, sums: int) -> dict[str, int]:
+    """Rows and columns of `sums` bytes, which stay near; rows, and terms of them, that tiles read at a time."""
     if rows <= ROWS:
         near = rows <= NEAR
         return {"tall": ROWS, "wide": panel_of(size), "depth": min(ins, LONG if near else LINE), "copy": int(not near)}
     tall = rounded(min(rows, TALL), ROWS)
-    wide = min(rounded(outs, panel_of(size)), PANEL_SUMS_BYTES // (tall * size) // panel_of(size) * panel_of(size))
+    wide = min(rounded(outs, panel_of(size)), max(sums // (tall * size * panel_of(size)), 1) * panel_of(size))
     return {"tall": tall, "wide": wide, "depth": min(ins, DEEP), "copy": 1}
 
 

@@ -30,7 +30,6 @@ from typing import Final
 import compiler.strategies.cost.cpu as cost
 from compiler.layout.assign_layouts import strides_of
 from compiler.strategies.choice import (
-    VECTOR_BYTES,
     Choice,
     NotApplicable,
     Problem,
@@ -174,11 +173,11 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     groups, rows, cols, terms = (prod(d.extent for d in roles[r]) for r in "gmnk")
     high = rounded(-(-rows // -(-rows // HIGH)), ROWS)
     whole, width = rounded(rows, ROWS), min(rounded(cols, COLS), NEAR)
-    if rows <= high or (terms > DEEP and whole * width * p.real_bytes <= cost.PANEL_SUMS_BYTES):
+    if rows <= high or (terms > DEEP and whole * width * p.real_bytes <= p.within(cost.PANEL_SUMS_BYTES)):
         tall, kept = whole, DEEP
     else:
         tall, kept = high, terms
-        strip = cost.PANEL_STRIP_BYTES // (terms * p.real_bytes) // COLS * COLS
+        strip = p.within(cost.PANEL_STRIP_BYTES) // (terms * p.real_bytes) // COLS * COLS
         width = min(rounded(cols, COLS), max(COLS, min(WIDE, strip)))
     values: dict[str, int] = {}
     for role, dims in roles.items():
@@ -194,7 +193,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
         values["s_copy"] = int(width > COPIED)
     reals = kept * width + high * DEEP + tall * width + 2 * COLS
     reals += rounded(tall, COLS) * width if turned else 0
-    lanes = VECTOR_BYTES // p.real_bytes
+    lanes = cost.VECTOR_BYTES // p.real_bytes
     strips, vectors = -(-cols // width), -(-cols // lanes)
     end = cost.PANEL_END + turned * cost.PANEL_BACK
     operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START

@@ -51,10 +51,7 @@ def _tiles(p: Problem, conv: Convolution) -> int:
 
 
 def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
-    """Tiles of the image that are transformed at a time: whole register tiles."""
-    each = PLACES * (conv.ins + conv.outs) * p.lanes * p.real_bytes * shape.vectors
-    most = max(1, constants.WINOGRAD4_STRIP_BYTES // each)
-    return min(most, -(-_tiles(p, conv) // shape.vectors)) * shape.vectors
+    return p.strip(_tiles(p, conv), shape.vectors, PLACES * (conv.ins + conv.outs), constants.WINOGRAD4_STRIP_BYTES)
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:

@@ -41,7 +41,7 @@ def variants(p: Problem) -> list[Choice]:
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
     """Transforming the weights, and reading them for each strip where they are many, in vector operations."""
     pairs = conv.ins * conv.outs
-    far = PLACES * pairs * p.real_bytes > constants.WINOGRAD_CACHE_BYTES
+    far = PLACES * pairs * p.real_bytes > p.within(constants.WINOGRAD_CACHE_BYTES)
     return pairs * (
         constants.WINOGRAD_WEIGHTS
         + (constants.WINOGRAD_FAR + constants.WINOGRAD_FAR_READ * p.real_bytes * strips if far else 0.0)
@@ -58,9 +58,7 @@ def _tiles(p: Problem, conv: Convolution) -> int:
 
 
 def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
-    """Tiles of the image that are transformed at a time: whole register tiles."""
-    each = PLACES * conv.ins * p.lanes * p.real_bytes * shape.vectors
-    return max(1, min(constants.WINOGRAD_STRIP_BYTES // each, -(-_tiles(p, conv) // shape.vectors))) * shape.vectors
+    return p.strip(_tiles(p, conv), shape.vectors, PLACES * conv.ins, constants.WINOGRAD_STRIP_BYTES)
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
@@ -70,7 +68,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     image, sums = conv.ins * strip + 1, shape.outs * shape.vectors
     weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], True)
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
     operations += tiles * (conv.ins * constants.WINOGRAD_IMAGE + conv.outs * constants.WINOGRAD_BACK) + weights_cost(
         p, conv, -(-tiles // strip)
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, named, refuse_beyond, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
@@ -32,15 +32,16 @@ def variants(p: Problem) -> list[Choice]:
     conv = row_major(p)
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
         raise NotApplicable("the window is not 3 x 3 with steps of 1")
-    refuse_beyond(PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * VECTOR_BYTES))
+    refuse_beyond(PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * constants.VECTOR_BYTES))
     return fastest_first(_choice(p, conv, n) for n in _TILES)
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
-    lanes = VECTOR_BYTES // p.real_bytes
+    lanes = constants.VECTOR_BYTES // p.real_bytes
     tile_rows, tile_cols = -(-rows.out // 2), -(-cols.out // 2)
-    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // constants.WINOGRAD_STRIP_BYTES)
+    near = p.within(constants.WINOGRAD_STRIP_BYTES)
+    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // near)
     high = -(-tile_rows // min(strips, tile_rows))
     vectors = -(-high * tile_cols // lanes)
     strip = rounded(vectors, shape.vectors)
@@ -56,10 +57,10 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     )
     transformed = conv.ins * strip + 1 + -(-conv.outs // lanes) * (conv.ins + 1)
     sums = shape.outs * (PLACES * shape.vectors + 4 * strip)
-    scratch = (PLACES * transformed + sums) * VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes
+    scratch = (PLACES * transformed + sums) * constants.VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes
     scratch += PLACES * conv.ins * TAP_BYTES
     lines = (2 * high + 2) * -(-tile_cols // lanes)
-    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], True)
+    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
     operations += (
         conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
         + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK

@@ -44,7 +44,8 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     tiles = blocks * -(-rows.out // 2) * -(-cols.out // 2)
     strip = -(-tiles // -(-tiles // STRIP)) | 1
     each = p.lanes * p.real_bytes
-    part = min(found.outs, max(12, constants.WINOGRAD_GRADIENT_SUMS_BYTES // (PLACES * found.ins * each) // 12 * 12))
+    near = p.within(constants.WINOGRAD_GRADIENT_SUMS_BYTES)
+    part = min(found.outs, max(12, near // (PLACES * found.ins * each) // 12 * 12))
     pitch = rounded(found.ins, shape.vectors)
     values = (
         named(blocks=blocks, samples=found.samples)
