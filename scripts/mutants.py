@@ -195,6 +195,12 @@ MUTANTS = (
     _pass("fuse_maps", "chain"),
     _pass("hoist_factors", "scale", decides=False),
     _pass("window_choices", "pooled"),
+    Mutant(
+        "window_choices leaves nothing behind",
+        ("compiler.passes.pipeline.tensors:live_nodes",),
+        _argument(0),
+        (f"{PASSES}::test_case[window_choices.pooled]",),
+    ),
     _pass("early_factors", "late", decides=False),
     _pass("recompute", "checkpoint"),
     _pass("channels_last", "moved"),

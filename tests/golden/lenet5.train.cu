@@ -1008,7 +1008,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
 }
 extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
 
-/* ---- k14  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
+/* ---- k14  conv2.biased.grad.of_windows.flat: matmul  (models/lenet5.yaml:19:7) */
 struct k14_row {
     real *biased_grad_; /* real [n][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
@@ -1108,75 +1108,17 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
     }
 }
 
-/* ---- k16  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
+/* ---- k16  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
 struct k16_row {
-    real *y_grad_; /* real [n][k], written */
-    const real *biased_grad_; /* real [n][o], read */
-    const real *x_; /* real [o][k], read */
-    const real *biased_grad_of_windows_top_; /* real [n][k], read */
-    real *biased_grad_of_windows_flat_; /* real [n][k], written */
-    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, biased_grad_of_windows_top_by_n_;
-    nl_i64 biased_grad_of_windows_flat_by_n_, s_tile_, s_splits_, s_depth_;
-};
-
-NL_PART void k16_matmul_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
-{
-    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, x_by_o_ = self->x_by_o_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
-    nl_p.of[0].data = biased_grad_p_;
-    nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = biased_grad_by_n_;
-    nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x_p_;
-    nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = 1;
-    nl_p.of[1].deep.steps[0].by = x_by_o_;
-    nl_p.m = n_n_;
-    nl_p.n = n_k_;
-    nl_p.k = n_o_;
-    nl_p.tile = (int)s_tile_;
-    nl_p.splits = (int)s_splits_;
-    nl_p.depth = s_depth_;
-    nl_p.by_m = false;
-}
-
-NL_PART void k16_matmul_store(const k16_row *self, nl_i64 step, const nl_sums &nl_s)
-{
-    real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
-    const real *__restrict__ const biased_grad_of_windows_top_p_ = nl_global(self->biased_grad_of_windows_top_);
-    real *__restrict__ const biased_grad_of_windows_flat_p_ = nl_global(self->biased_grad_of_windows_flat_);
-    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_;
-    const nl_i64 biased_grad_of_windows_top_by_n_ = self->biased_grad_of_windows_top_by_n_;
-    const nl_i64 biased_grad_of_windows_flat_by_n_ = self->biased_grad_of_windows_flat_by_n_;
-    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
-    if (nl_fast >= nl_s.fast_end) return;
-    const nl_i64 k = nl_fast;
-#pragma unroll 1
-    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
-        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
-        if (nl_slow >= nl_s.slow_end) return;
-        const nl_i64 n = nl_slow;
-        real y_grad_ = nl_s.at[nl_e];
-        const real biased_grad_of_windows_top_ = biased_grad_of_windows_top_p_[n * biased_grad_of_windows_top_by_n_ + k];
-        y_grad_p_[n * y_grad_by_n_ + k] = y_grad_;
-        biased_grad_of_windows_flat_p_[n * biased_grad_of_windows_flat_by_n_ + k] = y_grad_ * (biased_grad_of_windows_top_ > 0.0f ? 1.0f : 0.0f);
-    }
-}
-
-/* ---- k17  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
-struct k17_row {
     real *bias_grad_; /* real [d1], written */
     const real *biased_grad_of_windows_; /* real [d1][d0][d2], read */
     nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_of_windows_by_d1_, biased_grad_of_windows_by_d0_;
 };
 
-NL_FN void k17_sum_over_d0_d2_d3_block(const nl_task &nl_t)
+NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k17_row *const self = (const k17_row *)nl_t.self;
+    const k16_row *const self = (const k16_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
@@ -1228,10 +1170,10 @@ NL_FN void k17_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k17_sum_over_d0_d2_d3(NL_ARGUMENTS) { k17_sum_over_d0_d2_d3_block(NL_TASK(k17_row)); }
+extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) { k16_sum_over_d0_d2_d3_block(NL_TASK(k16_row)); }
 
-/* ---- k18  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
-struct k18_row {
+/* ---- k17  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
+struct k17_row {
     real *biased_grad_of_windows_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
     const real *x_; /* real [c][k][r][s], read */
@@ -1243,7 +1185,7 @@ struct k18_row {
     nl_i64 x_by_r_, x_by_n_, x_by_c_2_, x_by_i2_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
 };
 
-NL_PART void k18_direct_conv_product(const k18_row *self, nl_i64 step, nl_convolution &nl_p)
+NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convolution &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1276,7 +1218,7 @@ NL_PART void k18_direct_conv_product(const k18_row *self, nl_i64 step, nl_convol
     nl_p.channels = (nl_i32)s_channels_;
 }
 
-NL_PART void k18_direct_conv_store(const k18_row *self, nl_i64 step, const nl_strips &nl_s)
+NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_strips &nl_s)
 {
     real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
@@ -1308,8 +1250,8 @@ NL_PART void k18_direct_conv_store(const k18_row *self, nl_i64 step, const nl_st
     }
 }
 
-/* ---- k19  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
-struct k19_row {
+/* ---- k18  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
+struct k18_row {
     real *weight_grad_; /* real [k][c][r][s], written */
     const real *biased_grad_; /* real [k][n][oh][ow], read */
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
@@ -1319,7 +1261,7 @@ struct k19_row {
     nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
 };
 
-NL_PART void k19_direct_conv_weights_product(const k19_row *self, nl_i64 step, nl_weights &nl_p)
+NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, nl_weights &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1343,7 +1285,7 @@ NL_PART void k19_direct_conv_weights_product(const k19_row *self, nl_i64 step, n
     nl_p.splits = (nl_i32)s_splits_;
 }
 
-NL_PART void k19_direct_conv_weights_store(const k19_row *self, nl_i64 step, const nl_filters &nl_s)
+NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, const nl_filters &nl_s)
 {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_, weight_grad_by_c_ = self->weight_grad_by_c_;
@@ -1361,8 +1303,8 @@ NL_PART void k19_direct_conv_weights_store(const k19_row *self, nl_i64 step, con
     }
 }
 
-/* ---- k20  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
-struct k20_row {
+/* ---- k19  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
+struct k19_row {
     real *param_; /* real [i], updated */
     const real *gradient_; /* real [i], read */
     real *m_; /* real [i], updated */
@@ -1371,10 +1313,10 @@ struct k20_row {
     alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
 
-NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
+NL_FN void k19_optimizer_update_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k20_row *const self = (const k20_row *)nl_t.self;
+    const k19_row *const self = (const k19_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
     real *__restrict__ const param_p_ = nl_global(self->param_);
     const real *__restrict__ const gradient_p_ = nl_global(self->gradient_);
@@ -1433,20 +1375,20 @@ NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k20_optimizer_update(NL_ARGUMENTS) { k20_optimizer_update_block(NL_TASK(k20_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARGUMENTS) { k19_optimizer_update_block(NL_TASK(k19_row)); }
 
-/* ---- k21  batch.count: sum over d0 */
-struct k21_row {
+/* ---- k20  batch.count: sum over d0 */
+struct k20_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
     double *count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
 
-NL_FN void k21_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k20_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k21_row *const self = (const k21_row *)nl_t.self;
+    const k20_row *const self = (const k20_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
@@ -1489,19 +1431,19 @@ NL_FN void k21_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k21_sum_over_d0(NL_ARGUMENTS) { k21_sum_over_d0_block(NL_TASK(k21_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_d0(NL_ARGUMENTS) { k20_sum_over_d0_block(NL_TASK(k20_row)); }
 
-/* ---- k22  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
-struct k22_row {
+/* ---- k21  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
+struct k21_row {
     real *y_; /* real [n][c][oh][ow], written */
     const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
 };
 
-NL_FN void k22_maximum_over_r_s_block(const nl_task &nl_t)
+NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k22_row *const self = (const k22_row *)nl_t.self;
+    const k21_row *const self = (const k21_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
@@ -1540,10 +1482,10 @@ NL_FN void k22_maximum_over_r_s_block(const nl_task &nl_t)
         nl_write(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_wide);
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k22_maximum_over_r_s(NL_ARGUMENTS) { k22_maximum_over_r_s_block(NL_TASK(k22_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARGUMENTS) { k21_maximum_over_r_s_block(NL_TASK(k21_row)); }
 
-/* ---- k23  loss.largest: rows over d1 */
-struct k23_row {
+/* ---- k22  loss.largest: rows over d1 */
+struct k22_row {
     real *largest_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
     const nl_i32 *label_; /* nl_i32 [d0], read */
@@ -1553,10 +1495,10 @@ struct k23_row {
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
-NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
+NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k23_row *const self = (const k23_row *)nl_t.self;
+    const k22_row *const self = (const k22_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
@@ -1709,7 +1651,7 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k23_rows_over_d1(NL_ARGUMENTS) { k23_rows_over_d1_block(NL_TASK(k23_row)); }
+extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) { k22_rows_over_d1_block(NL_TASK(k22_row)); }
 
 
 /* ---- direct_conv_5_step_1_tap_1: k6 (nl_group says which) */
@@ -1781,7 +1723,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- matmul: k8, k9, k14, k15, k16 (nl_group says which) */
+/* ---- matmul: k8, k9, k14, k15 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -1799,9 +1741,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
             break;
         case 15:
             k15_matmul_product((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 16:
-            k16_matmul_product((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1821,21 +1760,18 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     case 15:
         k15_matmul_store((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 16:
-        k16_matmul_store((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2: k18 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2: k17 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 18:
-            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 17:
+            k17_direct_conv_product((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1844,21 +1780,21 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     nl_strips nl_s;
     if (!nl_direct<8, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 18:
-        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 17:
+        k17_direct_conv_store((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow: k18 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow: k17 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 18:
-            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 17:
+            k17_direct_conv_product((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1867,21 +1803,21 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     nl_strips nl_s;
     if (!nl_direct<4, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 18:
-        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 17:
+        k17_direct_conv_store((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six: k18 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six: k17 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_six(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 18:
-            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 17:
+            k17_direct_conv_product((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1890,21 +1826,21 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     nl_strips nl_s;
     if (!nl_direct<6, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 18:
-        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 17:
+        k17_direct_conv_store((const k17_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2: k19 (nl_group says which) */
+/* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2: k18 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
 {
     __shared__ nl_weights nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 19:
-            k19_direct_conv_weights_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 18:
+            k18_direct_conv_weights_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1913,8 +1849,8 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_
     nl_filters nl_s;
     if (!nl_direct_weights<8, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 19:
-        k19_direct_conv_weights_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 18:
+        k18_direct_conv_weights_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }

@@ -46,7 +46,7 @@ from compiler.passes.tensors.prepare_weights import PREPARE, prepare_weights
 from compiler.passes.tensors.recompute import recompute
 from compiler.passes.tensors.require_fusion import require_fusion
 from compiler.passes.tensors.shift_variances import shift_variances
-from compiler.passes.tensors.simplify_graph import simplify_graph
+from compiler.passes.tensors.simplify_graph import live_nodes, simplify_graph
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, Tiles
 from compiler.strategies.cost.cuda import LAUNCH_US, waits
@@ -104,7 +104,7 @@ def _cleaned(first: Rewrite, *then: Rewrite) -> Rewrite:
     def rewrite(context: Context, graph: PhaseGraph) -> PhaseGraph:
         after = first(context, graph)
         if after.nodes == graph.nodes:
-            return graph
+            return replace(after, nodes=graph.nodes)
         for one in then:
             after = one(context, after)
         return after
@@ -221,6 +221,11 @@ def _finish_graph(context: Context, ir: Lowering) -> Lowering:
 
 def _simplify(context: Context, graph: PhaseGraph) -> PhaseGraph:
     return replace(graph, nodes=simplify_graph(graph.nodes, graph.outputs))
+
+
+def _needed(context: Context, graph: PhaseGraph) -> PhaseGraph:
+    """Nodes that nothing reads go; not behind sum_in_tiles, which leaves some that kernels begin with."""
+    return replace(graph, nodes=live_nodes(graph.nodes, graph.outputs))
 
 
 def _name_outputs(context: Context, graph: PhaseGraph) -> PhaseGraph:
@@ -390,7 +395,13 @@ TENSORS: Final[tuple[Pass, ...]] = (
         TRAINING,
         optional=True,
     ),
-    _rewrite("window_choices", _window_choices, ("train",), lambda c: _in_rows(c) and not c.mixed, optional=True),
+    _rewrite(
+        "window_choices",
+        _cleaned(_window_choices, _needed),
+        ("train",),
+        lambda c: _in_rows(c) and not c.mixed,
+        optional=True,
+    ),
     _rewrite("early_factors", lambda c, g: replace(g, nodes=early_factors(g.nodes)), optional=True),
     _rewrite("recompute", _recompute, ("train",)),
     _rewrite(
