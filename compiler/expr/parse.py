@@ -374,7 +374,8 @@ class _Builder:
         if node.keywords:
             raise _Refused("arguments are given by position", at)
         if not isinstance(node.func, python.Name):
-            raise _Refused("only a function's name can be called", self.at(node.func))
+            last = f"write `{node.func.attr}(...)`" if isinstance(node.func, python.Attribute) else None
+            raise _Refused("only a function's name can be called", self.at(node.func), last)
         return Call(node.func.id, tuple(self.build(a, depth) for a in node.args), self.place.at(*at))
 
     def constant(self, value: object, at: tuple[int, int]) -> Expr:

@@ -133,6 +133,7 @@ def test_layers(tmp_path: Path, name: str) -> None:
     proto = onnx.load(exported.file)
     onnx.checker.check_model(proto, full_check=True)
     assert [o.name for o in proto.graph.output] == list(found)
+    assert {w.name for w in proto.graph.initializer} <= {i for node in proto.graph.node for i in node.input}
     _same(found, _reference(proto, feeds))
     import_file(exported.file, tmp_path / "back.yaml")
     back = predict(tmp_path / "back.yaml", feeds, target="reference", build_dir=tmp_path / "build")

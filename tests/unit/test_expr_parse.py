@@ -159,7 +159,7 @@ def test_inexact_spans_are_the_whole_scalar() -> None:
         ("None", "None", "`None` cannot stand", None),
         ("f(x=2)", "=", "`=` does not compare", None),
         ("f(*a)", "*", "`*` cannot stand", None),
-        ("a.b(c)", "a.b", "only a function's name can be called", None),
+        ("a.b(c)", "a.b", "only a function's name can be called", "write `b(...)`"),
         ("f(x).y", ".", "`.` cannot stand", "a dot joins names, as in `post.y`"),
         ("a b", "b", "an operator is missing between `a` and `b`", "write `a * b`"),
         ("2(a)", "(", "an operator is missing", "to multiply, write `2 * (...)`"),

@@ -100,6 +100,7 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
             w.named[layer.name] = _activated(w, layer, KIND[layer.kind].write(w, layer))
     for name in outputs:
         g.nodes.append(Node("Identity", (w.named[name],), (name,), g.unique(f"{name}/output")))
+    read = {name for n in g.nodes for name in n.ins}
     graph = helper.make_graph(
         [helper.make_node(n.op, n.ins, n.outs, name=n.name, **n.attrs) for n in g.nodes],
         model.name,
@@ -108,7 +109,7 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
             for i in inputs
         ],
         [helper.make_tensor_value_info(n, real, ["batch", *layers[n].shape]) for n in outputs],
-        [onnx.numpy_helper.from_array(v, n) for n, v in g.initializers.items()],
+        [onnx.numpy_helper.from_array(v, n) for n, v in g.initializers.items() if n in read],
         doc_string=model.description,
     )
     from compiler.core.version import VERSION

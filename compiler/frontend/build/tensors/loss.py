@@ -206,7 +206,8 @@ def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Buil
         message = f"the target of `{kind.name}` holds real numbers, but `{target.text}` whole ones"
         if not what:
             message = f"places have real coordinates, but `{target.text}` holds whole numbers"
-        c.sink.error("E0501", message, target.span, None, related)
+        help = f"declare it with `{{shape: {shown(shape)}}}`: whole numbers of a file are read as real ones"
+        c.sink.error("E0501", message, target.span, help, related)
         return False
     if shape != wanted:
         message = f"`{prediction.text}` has the shape {shown(shape)}, but {what}`{target.text}` {shown(wanted)}"
