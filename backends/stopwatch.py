@@ -72,7 +72,7 @@ def made_with(backend: Backend) -> str:
 
         compiler = find_cuda_compiler()
         own = [f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Library().version()}"]
-        libraries = ("cuBLASLt", cublaslt.found()), ("cuDNN", cudnn.found())
+        libraries = ("cuBLASLt", cublaslt.LIBRARY.found()), ("cuDNN", cudnn.LIBRARY.found())
         return "; ".join(own + [f"{name} {known[1]}" for name, known in libraries if known is not None])
     return ""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.metadata
 import os
 import signal
 import warnings
@@ -21,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from backends.packages import installed
 from backends.protocol import BackendError
 from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import RunError
@@ -76,17 +76,7 @@ def _enter_drivers() -> None:
     the others."""
     if (intel := installed(*INTEL)) is not None and not {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"} & os.environ.keys():
         with suppress(RunError):
-            os.environ["OCL_ICD_VENDORS"] = str(entered(intel, cache_folder() / "opencl" / "vendors"))
-
-
-def installed(package: str, name: str) -> Path | None:
-    """A library of an installed package, by the name of its file."""
-    try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    found = [Path(str(f.locate())).resolve() for f in files if f.name == name]
-    return next((path for path in found if path.is_file()), None)
+            os.environ["OCL_ICD_VENDORS"] = str(entered(intel[0], cache_folder() / "opencl" / "vendors"))
 
 
 def entered(driver: Path, folder: Path) -> Path:

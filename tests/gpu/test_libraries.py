@@ -70,7 +70,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("number", range(len(PRODUCTS)))
 def test_the_library_multiplies(number: int) -> None:
-    assert library.found() is not None, "pip install 'netloom[cuda-libraries]'"
+    assert library.LIBRARY.found() is not None, "pip install 'netloom[cuda-libraries]'"
     here = site(PRODUCTS[number], ("cublaslt",))
     assert len(here.ways) >= 10
     (result,) = measure([here], Bench(DType.F32, Order.REPRODUCIBLE, BACKEND, {}, 1, ran, BACKEND.capabilities))
@@ -158,7 +158,7 @@ def test_ways_of_recurrent_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("direction", [None, 0, 1])
 def test_the_library_convolves(direction: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each direction, and by the others."""
-    assert cudnn.found() is not None, "pip install 'netloom[cuda-libraries]'"
+    assert cudnn.LIBRARY.found() is not None, "pip install 'netloom[cuda-libraries]'"
     monkeypatch.setattr(exchange, "HOPELESS", 1e9)
     cases = [*CONVOLUTIONS, Conv(4, 8, 6, 9, 8, stride=(2, 1), pad=1, groups=2)]
     for c in cases:

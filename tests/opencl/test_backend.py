@@ -24,6 +24,7 @@ from backends.opencl.compile import compile_text
 from backends.opencl.emit import emit
 from backends.opencl.library import OPTIONS, built, context_of
 from backends.opencl.probe import Probe
+from backends.packages import installed
 from backends.protocol import BackendError
 from backends.reference.load import ReferenceInstance
 from backends.registry import TARGETS, backend
@@ -238,9 +239,9 @@ def test_a_driver_of_a_package_is_entered_beside_those_of_the_system(
     texts = {path.name: path.read_text() for path in folder.iterdir()}
     assert texts == {"nvidia.icd": "libnvidia-opencl.so.1\n", "libintelocl.icd": "/lib/libintelocl.so\n"}
     assert libraries.entered(Path("/lib/libintelocl.so"), tmp_path / "made") == folder
-    assert libraries.installed("numpy", "version.py") == Path(np.__file__).resolve().parent / "version.py"
-    assert libraries.installed("numpy", "libintelocl.so") is None
-    assert libraries.installed("no-such-package", "version.py") is None
+    assert installed("numpy", "version.py") == (Path(np.__file__).resolve().parent / "version.py", np.__version__)
+    assert installed("numpy", "libintelocl.so") is None
+    assert installed("no-such-package", "version.py") is None
 
 
 def test_pyopencl_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,11 @@ Does not: call it.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from backends.packages import installed
 from compiler.strategies.cpu import onednn
 
 PACKAGE: Final = "onednn-cpu-gomp"
@@ -23,15 +22,9 @@ STRATEGIES: Final = frozenset({onednn.NAME})
 """Those that call it."""
 
 
-@cache
 def found() -> tuple[Path, str] | None:
     """The file of oneDNN and the version of its package; None where it is not installed."""
-    try:
-        package = distribution(PACKAGE)
-    except PackageNotFoundError:
-        return None
-    files = (Path(str(package.locate_file(f))).resolve() for f in package.files or () if f.name == LIBRARY)
-    return next(((file, package.version) for file in files if file.is_file()), None)
+    return installed(PACKAGE, LIBRARY)
 
 
 def load_for(program: l2.Merged) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from backends.cuda.device.driver import Driver
 from backends.cuda.device.library import CHECK
 from backends.protocol import AnyArray, Artifact, BackendError
+from compiler.core.disk import bytes_text
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
 EARLY_FROM: Final = 90
@@ -35,13 +36,6 @@ def _primary(ordinal: int) -> Any:
 
     cuda.init()
     return cuda.Device(ordinal).retain_primary_context()
-
-
-def _readable(size: int) -> str:
-    for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= bytes_:
-            return f"{size / bytes_:.1f} {unit}"
-    return f"{size} bytes"
 
 
 class Device:
@@ -123,12 +117,12 @@ class Device:
         except self._cuda.MemoryError:
             free, total = self._cuda.mem_get_info()
             items = ", ".join(
-                f"{kind} {_readable(n)}" for kind, n in sorted(bill.items(), key=lambda x: -x[1]) if n > 0
+                f"{kind} {bytes_text(n)}" for kind, n in sorted(bill.items(), key=lambda x: -x[1]) if n > 0
             )
             raise BackendError(
                 "E0905",
-                f"the GPU's memory is too small: {_readable(sum(bill.values()))} are needed, "
-                f"{_readable(free)} of {_readable(total)} are free",
+                f"the GPU's memory is too small: {bytes_text(sum(bill.values()))} are needed, "
+                f"{bytes_text(free)} of {bytes_text(total)} are free",
                 f"needed: {items}",
                 exit_code=5,
             ) from None

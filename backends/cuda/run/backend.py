@@ -59,7 +59,7 @@ class CudaBackend:
         device = device_of(self.device, self.arch)
         here = strategies()
         for library in (cublaslt, cudnn):
-            here -= library.STRATEGIES if library.found() is None else frozenset()
+            here -= library.STRATEGIES if library.LIBRARY.found() is None else frozenset()
         return Capabilities("cuda", 0, False, here, APART, self.chains, device, True, RECORDED_STEPS, True)
 
     def emit(self, program: l2.Merged) -> str:

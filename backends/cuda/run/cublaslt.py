@@ -11,10 +11,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
-from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
+from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned
 from backends.protocol import BackendError
 from compiler.ir.space import DType
 from compiler.strategies.cuda.vendor.cublaslt import KINDS
@@ -49,11 +48,6 @@ class _Proposal(ctypes.Structure):
         ("waves", ctypes.c_float),
         ("reserved", ctypes.c_int * 4),
     )
-
-
-def found() -> tuple[Path, str] | None:
-    """The file of the library and the version of its package; None where it is not installed."""
-    return installed(LIBRARY)
 
 
 def product(

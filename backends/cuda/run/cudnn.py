@@ -12,10 +12,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
-from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
+from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned
 from backends.protocol import BackendError
 from compiler.strategies.cuda.vendor.cudnn import FORWARD, IMAGE, KINDS
 
@@ -40,11 +39,6 @@ class _Proposal(ctypes.Structure):
         ("math", ctypes.c_int),
         ("reserved", ctypes.c_int * 3),
     )
-
-
-def found() -> tuple[Path, str] | None:
-    """The file of the library and the version of its package; None where it is not installed."""
-    return installed(LIBRARY)
 
 
 def convolution(

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final
 
+from backends.packages import installed
 from backends.protocol import BackendError
 from compiler.ir.space import DType
 from compiler.strategies.cuda.vendor.libraries import ALIGNED
@@ -33,6 +33,10 @@ class Library:
     files: tuple[str, ...]
     create: str
 
+    def found(self) -> tuple[Path, str] | None:
+        """Its file and the version of its package; None where it is not installed."""
+        return installed(self.package, *self.files)
+
     def opened(self) -> tuple[Any, ctypes.c_void_p]:
         """The library and its handle, for as long as the process. Raises BackendError (E0923) where it is not here."""
         return _opened(self)
@@ -43,19 +47,8 @@ class Library:
 
 
 @cache
-def installed(of: Library) -> tuple[Path, str] | None:
-    """The file of a library and the version of its package; None where it is not installed."""
-    try:
-        package = distribution(of.package)
-    except PackageNotFoundError:
-        return None
-    files = (Path(str(package.locate_file(f))).resolve() for f in package.files or () if f.name in of.files)
-    return next(((file, package.version) for file in files if file.is_file()), None)
-
-
-@cache
 def _opened(of: Library) -> tuple[Any, ctypes.c_void_p]:
-    here = installed(of)
+    here = of.found()
     if here is None:
         help = "pip install 'netloom[cuda-libraries]'"
         raise BackendError("E0923", f"the program calls {of.name}, which is not here", help, exit_code=3)
