@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -106,6 +107,22 @@ def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict, stat
         bytecode_cache=_compiled(package, "symbols" if statements else "jinja2"),
         **more,
     )
+
+
+@dataclass(frozen=True)
+class Skeletons:
+    """Those of a backend's package. `others`: texts by name, of other packages."""
+
+    package: str
+    others: Callable[[], Mapping[str, str]] = dict
+
+    def statements(self) -> Environment:
+        """For `frame`."""
+        return skeletons(self.package, self.others, True)
+
+    def render(self, file: str, **names: Any) -> str:
+        """The text of a file."""
+        return skeletons(self.package).get_template(file).render(**names)
 
 
 def _compiled(package: str, kind: str) -> BytecodeCache | None:

@@ -16,7 +16,7 @@ from backends.c_family.source_map import fixed_order
 from backends.cpu.emit.build import compile_text
 from backends.cpu.emit.emit import Emitted, emit
 from backends.cpu.export.export_folder import write_folder
-from backends.cpu.kernels.skeletons import statements
+from backends.cpu.kernels.kernel import SKELETONS
 from backends.cpu.run import libraries
 from backends.cpu.run.load import CpuInstance
 from backends.processor import processor
@@ -38,7 +38,7 @@ class CpuBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        names = statements().list_templates()
+        names = SKELETONS.statements().list_templates()
         strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
         here = frozenset(strategies) - (libraries.STRATEGIES if libraries.found() is None else frozenset())
         return Capabilities("cpu", LANES, True, here, device=core())

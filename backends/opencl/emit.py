@@ -21,7 +21,7 @@ from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.source_map import kernels_of, printed
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.stmt import Stmt, Text, names_of
-from backends.opencl.events import record, render, statements
+from backends.opencl.events import SKELETONS, record
 from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
 from backends.opencl.propagate import propagate
@@ -52,7 +52,7 @@ def emit(program: l2.Merged) -> Emitted:
     needs = {"order"} if names["fixed_order"] else set()
     needs |= {"atomics"} if words & _ATOMICS else set()
     needs |= {"double"} if names["real"] == "double" or "double" in words or "double" in names["device"] else set()
-    text = render("module.cl.j2", needs=needs, **names)
+    text = SKELETONS.render("module.cl.j2", needs=needs, **names)
     return Emitted(text, kernels.within(text), frozenset(needs), made)
 
 
@@ -65,9 +65,9 @@ def _kernel(k: Kernel) -> list[Stmt]:
         case l2.Propagate() as p:
             return [Text(""), *propagate(k, p)]
         case l2.Connect() as c:
-            body = [connect(k, c, statements())]
+            body = [connect(k, c, SKELETONS.statements())]
         case l2.RecordEvents() | l2.RecordTrace() as r:
             body = record(k, r)
         case l2.EmitScheduled():
-            body = [skeleton(k, statements(), "emit_scheduled.c.j2")]
+            body = [skeleton(k, SKELETONS.statements(), "emit_scheduled.c.j2")]
     return [Text(""), *function(k, body)]

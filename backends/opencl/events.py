@@ -9,23 +9,16 @@ Does not: deliver events (propagate.py) or draw rows (backends/c_family/rule_row
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.records import record_of
-from backends.c_family.skeletons import skeletons
+from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.expr import call, code
 from backends.kernel_ir.stmt import Do, If, Kind, Leave, Set, Stmt, when
 
-
-def render(file: str, **names: Any) -> str:
-    return skeletons("backends.opencl").get_template(file).render(**names)
-
-
-statements = partial(skeletons, "backends.opencl", statements=True)
-"""Skeletons of statements."""
+SKELETONS: Final = Skeletons("backends.opencl")
 _FIRST: Final = "get_local_id(0) == 0"
 
 

@@ -18,7 +18,7 @@ from backends.c_family.synapse_walk import Ends, Visit, walk
 from backends.kernel_ir.expr import call
 from backends.kernel_ir.stmt import For, Kind, Let, Stmt
 from backends.kernel_ir.tree import Code
-from backends.opencl.events import statements
+from backends.opencl.events import SKELETONS
 from backends.opencl.kernel import function
 from compiler.ir.space import DType
 
@@ -42,7 +42,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     before = source.load(once & statement_refs(p.statements))
     body = Body(k.dialect, dict(source.scope), places, k.namer)
     inner = body.finish(p.statements)
-    point = walk(k, p.relation, ends, p.by, None, Visit(before, inner), statements())
+    point = walk(k, p.relation, ends, p.by, None, Visit(before, inner), SKELETONS.statements())
     visited = [Let("nl_i64", ends.event, which), *point]
     lines = [
         *(Let("nl_i64", name, call("nl_slot", STEP, scope[slots].code)) for slots, name in now.items()),

@@ -594,7 +594,7 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
 
     from jinja2 import ChoiceLoader, DictLoader
 
-    from backends.cpu.kernels.skeletons import statements
+    from backends.cpu.kernels.kernel import SKELETONS
     from backends.protocol import BackendError
     from compiler.ir.level2.program import Contract
 
@@ -607,7 +607,7 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
     program = replace(plain, kernels=(toy,))
     with pytest.raises(BackendError, match="no strategy `toy`"):
         CpuBackend().emit(merge(program))
-    env = statements()
+    env = SKELETONS.statements()
     monkeypatch.setattr(env, "loader", ChoiceLoader([DictLoader({"strategy_toy.c.j2": TOY}), env.loader]))
     merged = merge(program)
     backend = CpuBackend()

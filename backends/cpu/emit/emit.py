@@ -52,11 +52,9 @@ from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.skeletons import noting
 from backends.c_family.source_map import kernels_of, printed
 from backends.cpu.kernels.column_sums import nest_lines
-from backends.cpu.kernels.kernel import function
+from backends.cpu.kernels.kernel import SKELETONS, function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.shared_functions import shared_functions
-from backends.cpu.kernels.skeletons import render
-from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.expr import Operand, call, code, form
 from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, when
@@ -95,7 +93,7 @@ def emit(
     kernels = printed(blocks)
     shared = shared_functions(blocks)
     names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c", shared)
-    text = render(
+    text = SKELETONS.render(
         skeleton,
         phases=max(PHASES, len(program.phases)),
         bytes=program.precision.bytes,
@@ -106,7 +104,7 @@ def emit(
         **names,
         **{"loops": program.has_loops, **more(made)},
     )
-    header = render(
+    header = SKELETONS.render(
         "module.h.j2",
         source=f"{program.name}.c",
         loops=program.has_loops,
@@ -127,11 +125,11 @@ def _statements(k: Kernel) -> list[Stmt]:
         case l2.Propagate() as p:
             return propagate(k, p)
         case l2.Connect() as c:
-            body = [connect(k, c, skeletons())]
+            body = [connect(k, c, SKELETONS.statements())]
         case l2.RecordEvents() | l2.RecordTrace() as r:
             body = _record(k, r)
         case l2.EmitScheduled():
-            body = [skeleton(k, skeletons(), "emit_scheduled.c.j2")]
+            body = [skeleton(k, SKELETONS.statements(), "emit_scheduled.c.j2")]
     return [*helpers, *function(k, body)]
 
 
@@ -231,14 +229,14 @@ def _given(x: Operand) -> Code:
 def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[Stmt]]:
     """(file-scope helpers, statements of one row) of a contraction, from its strategy's file."""
     file = f"strategy_{contract.strategy}.c.j2"
-    if file not in skeletons().list_templates():
+    if file not in SKELETONS.statements().list_templates():
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
     names, formals, vector = ContractNames(k, contract), formal_names(k), dict(contract.literals).get("vector", 0)
     lanes = [d.extent for d in contract.nest.dims if d.kind is l2.DimKind.LANE]
     precision = k.dialect.precision
     printed = set[str]()
     module = (
-        skeletons()
+        SKELETONS.statements()
         .get_template(file)
         .make_module(
             {

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
-from backends.cpu.kernels.skeletons import render
+from backends.cpu.kernels.kernel import SKELETONS
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.cpu.run.loops import loops_of
 from backends.kernel_ir.descriptor import Compiled
@@ -44,10 +44,12 @@ def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: A
     runs = next((p for p in ("step", "eval", "train") if p in phases), phases[-1] if phases else "")
     write_text(folder / f"{name}.c", emitted.text, CODE)
     write_text(folder / "netloom.h", emitted.header, CODE)
-    main = render("main.c.j2", name=name, phases=phases, phase=runs, magic=f"{MAGIC}LL", loops=program.has_loops)
+    main = SKELETONS.render(
+        "main.c.j2", name=name, phases=phases, phase=runs, magic=f"{MAGIC}LL", loops=program.has_loops
+    )
     write_text(folder / "main.c", main, CODE)
     flags = " ".join(f for f in artifact.flags if f not in ("-fPIC", "-shared"))
-    write_text(folder / "Makefile", render("Makefile.j2", name=name, flags=flags), CODE)
+    write_text(folder / "Makefile", SKELETONS.render("Makefile.j2", name=name, flags=flags), CODE)
     with new_file(folder / f"{name}.bin", "the tables of a build") as file:
         _write_data(file, program, placement, tables, artifact.kernels)
     text = manifest(program, placement, artifact, seed, "cpu")

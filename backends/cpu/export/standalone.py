@@ -24,7 +24,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.names import c_name
 from backends.cpu.emit.emit import emit
-from backends.cpu.kernels.skeletons import render
+from backends.cpu.kernels.kernel import SKELETONS
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.cpu.run.loops import loops_of
 from backends.kernel_ir.descriptor import Compiled
@@ -102,7 +102,7 @@ def write_standalone(
         "digest": int.from_bytes(digest, "little"),
     }
     text = emit(program, "standalone.c.j2", partial(_with_tables, known, program, number, tables)).text
-    files = {f"{name}.c": text.encode(), f"{name}.h": render("standalone.h.j2", **known).encode()}
+    files = {f"{name}.c": text.encode(), f"{name}.h": SKELETONS.render("standalone.h.j2", **known).encode()}
     if not embed:
         files[f"{name}.bin"] = binary
     for file, contents_ in files.items():

@@ -8,9 +8,20 @@ Does not: print loops (nest.py) or files (backends/cpu/emit/emit.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from backends.c_family.access import Kernel, columns, mentioned
+from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.stmt import Block, Stmt
+from compiler.strategies.plugins import installed
+
+
+def _of_others() -> dict[str, str]:
+    """The templates of strategies of other packages."""
+    return {f"strategy_{s.name}.c.j2": s.template for s in installed() if s.target == "cpu"}
+
+
+SKELETONS: Final = Skeletons("backends.cpu", _of_others)
 
 
 def opened(k: Kernel, body: Sequence[Stmt]) -> list[Stmt]:

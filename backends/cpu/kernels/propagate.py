@@ -19,8 +19,7 @@ from backends.c_family.synapse_elements import elements, find_events, read_once_
 from backends.c_family.synapse_walk import Ends, Visit, walk
 from backends.cpu.kernels.batched_rng import drawn_in_rows, has_draws
 from backends.cpu.kernels.csr_prefetch import Due, function_ahead
-from backends.cpu.kernels.kernel import function
-from backends.cpu.kernels.skeletons import statements as skeletons
+from backends.cpu.kernels.kernel import SKELETONS, function
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
 from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import For, If, Let, Stmt
@@ -119,7 +118,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     body = Body(k.dialect, dict(source.scope), places, namer)
     inner = body.finish(p.statements)
     bounds = (over.due.first, over.due.end) if over.due else None
-    point = walk(k, p.relation, ends, p.by, bounds, Visit(before, inner, fills), skeletons())
+    point = walk(k, p.relation, ends, p.by, bounds, Visit(before, inner, fills), SKELETONS.statements())
     if over.due is not None and isinstance(p.relation, l2.Csr):
         return function_ahead(k, p.relation, ends, over.due, over.early, slots_now, point)
     loops = [*over.opening, over.each(point)]

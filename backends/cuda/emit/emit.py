@@ -25,11 +25,10 @@ from backends.c_family.skeletons import frame
 from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.events import connect, from_skeleton, record
-from backends.cuda.kernels.kernel import BLOCK, COLUMNS, Function, Shared, function, read_by
+from backends.cuda.kernels.kernel import BLOCK, COLUMNS, SKELETONS, Function, Shared, function, read_by
 from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.nests.ways import nest_functions
 from backends.cuda.kernels.propagate import propagate
-from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import links_of, shape_lines
@@ -179,7 +178,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     called = names_of(s for b in (*blocks, points) for s in b) | ({"nl_slot"} if deliveries else set())
     file = file_names(program, kernels, called, "cuda")
     names = contracts.shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
-    text = render(
+    text = SKELETONS.render(
         "module.cu.j2",
         block=BLOCK,
         columns=COLUMNS,
@@ -224,7 +223,7 @@ def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
     tile = fused_attention.tile(body.wide, "context" not in body.of)
     names = {"f": formal_names(k), "body": body, "tile": tile, "form": form}
     resident = fused_attention.RESIDENT[body.factors - 1] if body.wide <= fused_attention.NARROW else 0
-    text = frame(statements(), "attend.cu.j2", names)
+    text = frame(SKELETONS.statements(), "attend.cu.j2", names)
     return [Function("", (text,), block=fused_attention.THREADS, resident=resident)]
 
 

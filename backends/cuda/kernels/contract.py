@@ -21,10 +21,9 @@ from backends.c_family.addresses import Addresses
 from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.kernel import BLOCK, Function, Shared
+from backends.cuda.kernels.kernel import BLOCK, SKELETONS, Function, Shared
 from backends.cuda.kernels.nests.lines import besides, even, held, many_of
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
-from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
 from backends.kernel_ir.expr import ONE, Operand, braces, call, cast, code, every, form, name, total
 from backends.kernel_ir.stmt import Do, Frame, Let, Set, Stmt, moved, text_of
@@ -533,7 +532,11 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand]
         "block": BLOCK,
     }
     if contract.strategy not in UNITS:
-        return product, frame(statements(), "store.cu.j2", parts), {"@end": _epilogue(p.nest, "nl_s.at[nl_e]")}
+        return (
+            product,
+            frame(SKELETONS.statements(), "store.cu.j2", parts),
+            {"@end": _epilogue(p.nest, "nl_s.at[nl_e]")},
+        )
     end, tally = _epilogue(p.nest, "nl_sum.x[nl_n]"), _tally(k, p.nest, contract)
     found, others = besides(p.nest, [*end, *tally], fast, slow)
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
@@ -549,7 +552,11 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand]
     parts |= {"tally": _targets(k, contract), "stored": stored if tally else [], "column": k.extent}
     places = {x.formal: code(f"nl_stored.{x.pointer}.x[nl_n]") for x in stored}
     summed = moved(tally, {x.formal: x.place for x in found} | places)
-    return product, frame(statements(), "store_tensor.cu.j2", parts), {"@end": held(end, found), "@tally": summed}
+    return (
+        product,
+        frame(SKELETONS.statements(), "store_tensor.cu.j2", parts),
+        {"@end": held(end, found), "@tally": summed},
+    )
 
 
 def _tally(k: Kernel, nest: NestPrinter, contract: l2.Contract) -> list[Stmt]:

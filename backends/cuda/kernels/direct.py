@@ -19,8 +19,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
+from backends.cuda.kernels.kernel import SKELETONS
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame, Let
 from backends.kernel_ir.tree import Code
@@ -261,4 +261,4 @@ def direct_texts(
         store = "store_direct_conv" if contract.strategy == direct_conv.NAME else "store_tensor_conv"
     else:
         names["taps"], store = dict(contract.literals)["taps"], "store_direct_conv_weights"
-    return p.operands(), frame(statements(), f"{store}.cu.j2", names), p.nest
+    return p.operands(), frame(SKELETONS.statements(), f"{store}.cu.j2", names), p.nest

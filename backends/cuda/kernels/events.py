@@ -16,8 +16,7 @@ from backends.c_family import rule_rows
 from backends.c_family.access import Kernel
 from backends.c_family.records import record_of
 from backends.c_family.rule_rows import skeleton
-from backends.cuda.kernels.kernel import SYNC, Function
-from backends.cuda.kernels.skeletons import statements
+from backends.cuda.kernels.kernel import SKELETONS, SYNC, Function
 from backends.kernel_ir.expr import call, code, form
 from backends.kernel_ir.stmt import If, Kind, Leave, Set, when
 from compiler.connect import drawing_of
@@ -29,12 +28,12 @@ _FIRST: Final = "threadIdx.x == 0"
 
 
 def from_skeleton(k: Kernel, file: str, suffix: str = "") -> Function:
-    return Function(suffix, (skeleton(k, statements(), file),))
+    return Function(suffix, (skeleton(k, SKELETONS.statements(), file),))
 
 
 def connect(k: Kernel, c: l2.Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
-    made, rule = [Function("", (rule_rows.connect(k, c, statements(), "cu"),))], drawing_of(c.rule)
+    made, rule = [Function("", (rule_rows.connect(k, c, SKELETONS.statements(), "cu"),))], drawing_of(c.rule)
     if c.stage == "fill" and isinstance(rule, Numbered) and rule.pools:
         made.append(from_skeleton(k, "connect_sort.cu.j2", SORT))
     if c.rule == "transpose" and c.stage in ("fill", "refill"):

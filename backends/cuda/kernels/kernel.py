@@ -17,10 +17,12 @@ from typing import Final
 import backends.kernel_ir.stmt as ir
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
+from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, name
 from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
+SKELETONS: Final = Skeletons("backends.cuda")
 BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
 COLUMNS: Final = 32

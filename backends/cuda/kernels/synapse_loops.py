@@ -18,7 +18,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError, Scalar
 from backends.c_family.rule_rows import row_again
 from backends.c_family.synapse_walk import centre
-from backends.cuda.kernels.skeletons import statements
+from backends.cuda.kernels.kernel import SKELETONS
 from backends.kernel_ir.expr import braces, call, code, cond, every, form
 from backends.kernel_ir.stmt import Do, For, Frame, If, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
@@ -226,7 +226,7 @@ def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, aft
 def _row_again(k: Kernel, p: l2.Procedural, names: Mapping[str, Code], inner: Sequence[Stmt] = ()) -> Frame:
     """The row of source `i` as its rule draws it, with `inner` at its synapses; of numbered connections: the target of
     number `c`."""
-    return row_again(k, p, statements(), names, {"@@": inner}, "cu")
+    return row_again(k, p, SKELETONS.statements(), names, {"@@": inner}, "cu")
 
 
 def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Stmt]:

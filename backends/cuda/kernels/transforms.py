@@ -19,9 +19,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels.direct import roles
-from backends.cuda.kernels.kernel import Shared
+from backends.cuda.kernels.kernel import SKELETONS, Shared
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame
 from backends.kernel_ir.tree import Code
@@ -103,7 +102,7 @@ def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand
     a, row, col = (r.c, r.r, r.s) if way.weights else (r.n, r.i, r.j)
     a, b = (r.o, a) if turned else (a, r.o)
     vs = {n: nest.vars[d] for n, d in (("a", a), ("b", b), ("row", row), ("col", col))}
-    return found, frame(statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
+    return found, frame(SKELETONS.statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
 
 
 def _operands(way: Way, c: SimpleNamespace, image: Code, other: Code) -> tuple[list[Operand], list[Operand]]:
