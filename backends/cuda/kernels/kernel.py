@@ -19,7 +19,7 @@ from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, name
+from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, form, name, total
 from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
 SKELETONS: Final = Skeletons("backends.cuda")
@@ -127,23 +127,25 @@ WAIT: Final = Do(call("nl_wait"))
 SYNC: Final = Do(call("__syncthreads"))
 
 
-_WARPS: Final = "(nl_i64)(blockDim.x / 32)"
 _LOOPS: Final = {
-    Kind.THREADS: ("nl_me.part", "{part} * nl_t.chunk + {many}threadIdx.x", "{many}blockDim.x"),
-    Kind.BLOCKS: ("nl_me.part", "{part} * nl_t.chunk", "1"),
-    Kind.GROUPS: ("nl_me.part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
-    Kind.SHARED: ("nl_part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
-    Kind.TOGETHER: ("", "{start}{many}threadIdx.x", "{many}blockDim.x"),
+    Kind.THREADS: ("nl_me.part", "threadIdx.x", "blockDim.x"),
+    Kind.BLOCKS: ("nl_me.part", "0", "1"),
+    Kind.GROUPS: ("nl_me.part", "threadIdx.x >> nl_bits", "blockDim.x >> nl_bits"),
+    Kind.SHARED: ("nl_part", "threadIdx.x >> nl_bits", "blockDim.x >> nl_bits"),
+    Kind.TOGETHER: ("", "threadIdx.x", "blockDim.x"),
     Kind.TURNS: ("", "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"),
-    Kind.WARPS: ("", f"nl_me.part * {_WARPS} + threadIdx.x / 32", f"nl_me.parts * {_WARPS}"),
-    Kind.EVENTS: ("", "{first}.first", "{first}.groups"),
+    Kind.WARPS: (
+        "",
+        "nl_me.part * (nl_i64)(blockDim.x / 32) + threadIdx.x / 32",
+        "nl_me.parts * (nl_i64)(blockDim.x / 32)",
+    ),
 }
-"""Which part of a loop a block has, if it has one, where a thread begins, and its steps."""
+"""Which part of a loop a block has, if it has one, where a thread begins in it, and its steps."""
 
 
 def until(count: Operand, part: str = "nl_me.part") -> Let:
     """The end of the part of `count` elements that a block has."""
-    return Let("nl_i64", code("nl_end"), call("nl_least", count, f"({part} + 1ll) * nl_t.chunk"))
+    return Let("nl_i64", code("nl_end"), call("nl_least", count, form("({} + 1ll) * nl_t.chunk", part)))
 
 
 def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
@@ -154,15 +156,17 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
         if isinstance(s, For) and s.kind in (Kind.COLUMNS, Kind.ROUNDS):
             found += _column(s) if s.kind is Kind.COLUMNS else _rounds(s)
             continue
-        if isinstance(s, For) and s.kind in _LOOPS:
-            part, *texts = _LOOPS[s.kind]
-            many = "" if s.by == ONE else f"{s.by} * "
-            start = "" if s.first == ZERO else f"{s.first} + "
-            first, by = (x.format(part=part, first=s.first, start=start, many=many) for x in texts)
+        if isinstance(s, For) and s.kind is Kind.EVENTS:
+            share = code(s.first or "")
+            found.append(Let("nl_share", share, call("nl_my_share", "nl_me", s.end or 0)))
+            s = replace(s, first=form("{}.first", share), by=form("{}.groups", share), kind=Kind.ONCE)
+        elif isinstance(s, For) and s.kind in _LOOPS:
+            part, first, by = _LOOPS[s.kind][0], *map(code, _LOOPS[s.kind][1:])
+            if s.kind in (Kind.THREADS, Kind.TOGETHER) and s.by != ONE:
+                first, by = (code(s.by or ONE) * x for x in (first, by))
             if part and s.end is not None:
                 found.append(until(s.end, part))
-            elif s.kind is Kind.EVENTS:
-                found.append(Let("nl_share", code(s.first or ""), call("nl_my_share", "nl_me", s.end or 0)))
+            first = total([form("{} * nl_t.chunk", part) if part else s.first or ZERO, first])
             s = replace(s, first=first, end="nl_end" if part else s.end, by=by, kind=Kind.ONCE)
         found.append(s)
     return found
@@ -181,8 +185,9 @@ def _rounds(loop: For) -> list[Stmt]:
 
 def _column(loop: For) -> list[Stmt]:
     """The points of a thread that are columns, or the last ones: a thread has `by` of them, or none."""
-    place, last = f"nl_me.part / nl_splits * {COLUMNS}ll + threadIdx.x % {COLUMNS}", f"nl_points - {loop.by}"
-    point = place if loop.by == ONE else f"({place}) * {loop.by}"
+    by = code(loop.by or ONE)
+    place = form("nl_me.part / nl_splits * {} + threadIdx.x % {}", f"{COLUMNS}ll", COLUMNS)
+    point, last = place if by == ONE else place * by, form("nl_points - {}", by)
     return [
         Let("nl_i64", code("nl_points"), loop.end),
         Let("nl_i64", code("nl_point"), point),
