@@ -41,6 +41,7 @@ class Way(StrEnum):
     STAGE = "stage"  # a named expression in stage `arg` of a Runge-Kutta method
     SLOPE = "slope"  # a state's derivative there
     STATE = "state"  # a state's value there
+    SPAN = "span"  # how far a slope of 1 moves a state in a step
     P = "P"  # what the state `arg` adds to it in an exact step ("1": what is constant)
     PH = "Ph"  # the same while others are held
     KEPT = "kept"  # a local's value, kept for a later kernel of the step

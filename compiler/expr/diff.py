@@ -10,7 +10,7 @@ gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import compiler.expr.ast as ast
@@ -234,6 +234,19 @@ def linear_in(e: ast.Expr, names: Collection[str]) -> tuple[dict[str, ast.Expr],
     coefficients, rest = found
     tidy = {n: simplify(coefficients[n], finite=True) for n in names if n in coefficients}
     return {n: c for n, c in tidy.items() if c != _ZERO}, simplify(rest, finite=True)
+
+
+def fading_rate(e: ast.Expr, name: str) -> ast.Expr | None:
+    """k where `e` is k * name, which is then what x' is of an x that decays by itself; None otherwise."""
+    found = linear_in(e, (name,))
+    return found[0].get(name) if found is not None and found[1] == _ZERO else None
+
+
+def driven_by(equations: Mapping[str, ast.Expr]) -> dict[str, tuple[dict[str, ast.Expr], ast.Expr]]:
+    """Of x' of each state, `linear_in` the state and those that decay by themselves; those without one are left out."""
+    fading = [name for name, e in equations.items() if fading_rate(e, name) is not None]
+    found = {n: linear_in(e, dict.fromkeys((n, *fading))) or linear_in(e, (n,)) for n, e in equations.items()}
+    return {name: affine for name, affine in found.items() if affine is not None}
 
 
 _Linear = tuple[dict[str, ast.Expr], ast.Expr]

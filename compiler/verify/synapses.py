@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs, substitute
-from compiler.expr.diff import linear_in
+from compiler.expr.diff import driven_by
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
 from compiler.ir.level2.synapse_values import read_delayed
@@ -165,9 +165,10 @@ def _actions(
 
 def _event_driven(s: l0.SynapseDef) -> Iterator[str]:
     constant = {*(p.name for p in s.params), *s.model_params, *CONSTANTS} - {x.name for x in s.state}
+    lets = named((let.target, let.value) for let in s.lets)
+    solved = driven_by({ode.state: substitute(ode.rhs, lets) for ode in s.dynamics})
     for ode in s.dynamics:
-        rhs = substitute(ode.rhs, named((let.target, let.value) for let in s.lets))
-        found = linear_in(rhs, (ode.state,))
+        found = solved.get(ode.state)
         if found is None or not refs(found[1]) | set().union(*(refs(c) for c in found[0].values())) <= constant:
             yield f"d{ode.state}/dt cannot be solved for the time between events"
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+import netloom
 from compiler.core.diagnostics import ModelError
 from tests.numeric.simulated import Array, model_of, simulate
 
@@ -216,6 +217,44 @@ record: [{trace: {from: [currents, constants], variables: [v], members: all}}]
     np.testing.assert_allclose(result.traces["constants", "v"], expected, rtol=0, atol=1e-10)
     methods = [d.verdict for d in result.lowered.decisions if d.pass_name == "integrate_odes"]
     assert methods == ["exact", "exact"]
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_event_driven_states_that_drive_others(precision: str) -> None:
+    """Depression with an inactive state (Tsodyks, Uziel and Markram 2000), solved at spikes and in each step."""
+    text = """\
+language: 1
+neurons:
+  cell: {inputs: {g: {}}, state: {v: 0}, update: [v = v + g]}
+synapses:
+  depressing:
+    params: {tau_in: 2 ms, tau_rec: 40 ms}
+    state: {y: 0, z: 0}
+    let: {x: 1 - y - z}
+    dynamics: {dz/dt: y / tau_in - z / tau_rec, dy/dt: -y / tau_in}
+    SOLVED
+    on_pre: [deliver(0.5 * x), y = y + 0.5 * x]
+populations:
+  a:
+    neuron: library/neurons/spike_times
+    size: 2
+    params: {times: [1 ms, 4 ms, 30 ms, 31 ms, 300 ms], indices: [0, 1, 0, 1, 0]}
+  b: {neuron: cell, size: 2}
+projections:
+  p:
+    {from: a, to: b, connect: {all_to_all: {}}, synapse: depressing, deliver: {into: g},
+     params: {tau_rec: [20 ms, 30 ms, 2 ms, 50 ms]}}
+simulate: {dt: 1 ms, duration: 300 ms}
+"""
+    found = []
+    for solved in ("event_driven: true", "method: rk4"):
+        dt = "1 ms" if solved.startswith("event") else "0.05 ms"
+        s = netloom.load(text.replace("SOLVED", solved).replace("dt: 1 ms", f"dt: {dt}")).simulation(
+            precision=precision
+        )
+        s.run("300 ms")
+        found.append(np.asarray(s["b"].v))
+    np.testing.assert_allclose(*found, rtol=1e-7 if precision == "float64" else 1e-5)
 
 
 # ----------------------------------------------------------------------------------------------- library

@@ -28,7 +28,7 @@ from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import NOWHERE, Span
 from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
-from compiler.expr.diff import linear_in
+from compiler.expr.diff import fading_rate, linear_in
 from compiler.expr.inline import named, reads_through, too_deep, too_large
 from compiler.expr.simplify import has_random, simplify
 from compiler.passes.model.linear_system import (
@@ -41,6 +41,7 @@ from compiler.passes.model.linear_system import (
     linear_system,
     product,
     reads_table,
+    response,
     total,
 )
 from compiler.passes.program.clock import DT, STEP_END, STEP_MIDDLE, STEP_START, counter
@@ -106,18 +107,17 @@ def _fading(cell: l1.Cell) -> dict[str, tuple[Expr, Expr]]:
     found: dict[str, tuple[Expr, Expr]] = {n: (-(1.0 / tau), Ref(derived(n, Way.DECAY))) for n, tau in decays(cell)}
     held = cell.hold if cell.refractory is not None else ()
     for ode in _inline(cell):
-        affine = linear_in(ode.rhs, (ode.state,))
-        rate = ZERO if affine is None or ode.state in held else simplify(affine[0].get(ode.state, ZERO))
-        if affine is not None and is_zero(simplify(affine[1])) and not is_zero(rate) and _constant(cell, rate):
+        rate = fading_rate(ode.rhs, ode.state)
+        if rate is not None and ode.state not in held and _constant(cell, rate):
             found[ode.state] = (rate, Call("exp", (product(rate, DT),)))
     return found
 
 
 def _followed(cell: l1.Cell, plan: Plan) -> tuple[Plan, bool]:
     """`plan`, of exponential Euler, with what fades followed through the step, in place of held, where it drives an
-    equation with constant coefficients: x' = a x + c y + b and y' = k y have c y exp(k dt) dt exprel((a - k) dt) in x.
-    And whether all equations are solved so, without an error."""
-    fading, after, whole = _fading(cell), dict(plan.after), True
+    equation with constant coefficients: x' = a x + c y + b and y' = k y (linear_system.response). And whether all
+    equations are solved so, without an error."""
+    fading, after, spans, whole = _fading(cell), dict(plan.after), list[l0.Set](), True
     for ode in _inline(cell):
         drivers = [name for name in fading if name != ode.state]
         affine = linear_in(ode.rhs, (ode.state, *drivers))
@@ -129,14 +129,15 @@ def _followed(cell: l1.Cell, plan: Plan) -> tuple[Plan, bool]:
         whole = whole and _constant(cell, rest)
         if all(is_zero(e) for e in factors.values()):
             continue
-        relative = product(DT, Call("exprel", (product(rate, DT),)))
-        parts: list[Expr] = [state, product(total([product(rate, state), rest]), relative)]
+        span = Ref(derived(ode.state, Way.SPAN))
+        spans.append(l0.Set(span.name, _at_time(product(DT, Call("exprel", (product(rate, DT),))), STEP_MIDDLE)))
+        parts: list[Expr] = [state, product(total([product(rate, state), rest]), span)]
         for name, factor in factors.items():
             k, faded = fading[name]
-            through = product(product(faded, DT), Call("exprel", (product(rate - k, DT),)))
-            parts.append(product(product(factor, Ref(name)), through))
+            most = Call("max", (1.0 + product(rate, span), faded))
+            parts.append(product(product(factor, Ref(name)), response(rate, k, most, DT)))
         after[ode.state] = _at_time(total(parts), STEP_MIDDLE)
-    return Plan(plan.statements, after, plan.derived), whole
+    return Plan((*plan.statements, *spans), after, plan.derived), whole
 
 
 def _exponential_euler(cell: l1.Cell) -> Plan | None:

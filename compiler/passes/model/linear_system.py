@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Way, derived
-from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, refs
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import called_table
 from compiler.expr.simplify import has_random, simplify
@@ -50,6 +50,13 @@ def decays(cell: l1.Cell) -> tuple[tuple[str, Expr], ...]:
 
 def is_zero(e: Expr) -> bool:
     return isinstance(e, Num) and e.value == 0
+
+
+def response(rate: Expr, fading: Expr, most: Expr, time: Expr) -> Expr:
+    """What y adds to x in `time`, as a part of y at first, where y' = fading y and x' = rate x + y: the larger of
+    exp(rate time) and exp(fading time), which is `most`, time exprel(-|rate - fading| time). It does not overflow."""
+    apart = product(Call("abs", (rate - fading,)), time)
+    return product(product(most, time), Call("exprel", (-apart,)))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """advance_states: event-driven states are brought to the step of an operation that reads or changes them.
 
-Assumes: schedule_synapses and take_sums have run; dynamics are linear, each state by itself.
+Assumes: schedule_synapses and take_sums have run; dynamics are linear, each state by itself, or driven by states y with
+dy/dt = k y.
 Guarantees: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since the last update (s exp(a T) where b is
-0), which is exact; states cost nothing between events. The step of the update is noted there where it is per synapse.
+0), and what y adds (linear_system.response), which is exact; states cost nothing between events. The step of the update
+is noted there where it is per synapse.
 Does not: decide where it is stored, or note it per neuron (schedule_synapses).
 """
 
@@ -12,11 +14,10 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Call, Expr, Num, Ref, substitute
-from compiler.expr.diff import linear_in
+from compiler.expr.diff import driven_by
 from compiler.expr.inline import named
-from compiler.expr.simplify import simplify
 from compiler.ir.level1.synapses import AtSynapses, SynapseCell
-from compiler.passes.model.linear_system import is_zero
+from compiler.passes.model.linear_system import is_zero, response
 from compiler.passes.synapses.schedule_synapses import touches
 
 
@@ -38,11 +39,11 @@ def _up_to_date(d: l0.SynapseDef) -> list[l0.Set]:
     lets = named((let.target, let.value) for let in d.lets)
     elapsed = Ref("elapsed")
     out = [l0.Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
-    for ode in d.dynamics:
-        rhs = substitute(ode.rhs, lets)
-        affine = linear_in(rhs, (ode.state,))
-        assert affine is not None, f"`d{ode.state}/dt` is not linear in its own state"
-        rate, constant = simplify(affine[0].get(ode.state, Num(0.0))), simplify(affine[1])
+    solved = driven_by({o.state: substitute(o.rhs, lets) for o in d.dynamics})
+    driving = {n for name, (factors, _) in solved.items() for n in factors if n != name}
+    for ode in sorted(d.dynamics, key=lambda o: o.state in driving):  # what they drive reads them as they were
+        factors, constant = solved[ode.state]
+        rate = factors.get(ode.state, Num(0.0))
         state = Ref(ode.state)
         time = rate * elapsed
         if is_zero(constant):
@@ -52,5 +53,10 @@ def _up_to_date(d: l0.SynapseDef) -> list[l0.Set]:
         else:
             slope = rate * state + constant
             value = state + slope * (elapsed * Call("exprel", (time,)))
+        for name, factor in factors.items():
+            if name != ode.state:
+                k = solved[name][0][name]
+                most = Call("exp", (Call("max", (rate, k)) * elapsed,))
+                value = value + factor * Ref(name) * response(rate, k, most, elapsed)
         out.append(l0.Set(ode.state, value, ode.span))
     return out

@@ -18,7 +18,7 @@ from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
-from compiler.expr.diff import linear_in
+from compiler.expr.diff import driven_by
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named, reads_through, too_large
 from compiler.frontend.build.instances.shared import read_alone
@@ -73,13 +73,13 @@ def check_event_driven(s: l0.SynapseDef, flag: Span, node: tree.Mapping, d: Syna
     if not s.on_pre and not s.on_post:
         message = "without `on_pre` and `on_post` there is no event that could drive the equations"
         sink.error("E0802", message, flag, "leave `event_driven` out")
-    driven: set[str] = set()
+    driven = {ode.state for ode in s.dynamics}
+    given = {o.state: with_lets(o.rhs, s.lets, f"`d{o.state}/dt`", sink) for o in s.dynamics}
+    solved = driven_by({state: rhs for state, rhs in given.items() if rhs is not None})
     for ode in s.dynamics:
-        driven.add(ode.state)
-        rhs = with_lets(ode.rhs, s.lets, f"`d{ode.state}/dt`", sink)
-        if rhs is None:
+        if given[ode.state] is None:
             continue
-        found = linear_in(rhs, (ode.state,))
+        found = solved.get(ode.state)
         at = ode.rhs.span if ode.rhs.span is not NOWHERE else ode.span
         if found is None:
             message = f"`event_driven` needs equations that are linear in their own variable; `d{ode.state}/dt` is not"
@@ -92,7 +92,8 @@ def check_event_driven(s: l0.SynapseDef, flag: Span, node: tree.Mapping, d: Syna
         if wrong:
             what = "another variable" if wrong[0] in d.states else "not a parameter"
             message = f"`event_driven` needs constant coefficients, but `{wrong[0]}` in `d{ode.state}/dt` is {what}"
-            help = "only the variable itself and parameters may stand there; or leave `event_driven` out"
+            help = "only the variable itself, parameters and variables that decay by themselves may stand there; "
+            help += "or leave `event_driven` out"
             sink.error("E0602", message, at, help)
     _check_readers(s, driven, d)
 

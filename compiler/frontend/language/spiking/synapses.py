@@ -246,7 +246,8 @@ SYNAPSE = k.Block(
         k.switch(
             "event_driven",
             "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
-            "in every step. Each equation must be linear in its own variable, with parameters as coefficients.",
+            "in every step. Each equation must be linear in its own variable, and in ones that "
+            "decay by themselves, with parameters as coefficients.",
         ),
         k.Field(
             "update",
