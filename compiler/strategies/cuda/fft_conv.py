@@ -144,7 +144,7 @@ def shared_bytes(way: Way) -> tuple[int, ...]:
     products, filters in four parts, and two stages of both factors."""
     many = CHANNELS[way.points]
     tiles = many * 8 * (way.points * (way.points + 1) + 16 // many)
-    products = 1024 + 4 * OUTS * DEEP * 4 + 2 * (PAIRS * DEEP * 16 + OUTS * DEEP * 8)
+    products = 1024 + 2 * OUTS * DEEP * 4 + 2 * (PAIRS * DEEP * 16 + OUTS * DEEP * 8)
     if way.few:
         return (tiles,) * (3 if way.sums else 2)
     return tiles, products, tiles
