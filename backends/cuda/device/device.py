@@ -181,7 +181,7 @@ class Device:
     def room(self, name: str) -> int:
         """Maximum dynamic shared memory of a kernel in bytes, which is enabled by this call."""
         function = self._function(name, _ARGUMENTS)
-        room = self.driver.shared(self.ordinal) - int(function.shared_size_bytes)
+        room = self.target.shared_block - int(function.shared_size_bytes)
         function.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, room)
         return room
 

@@ -17,7 +17,8 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.cost.devices import lanes_of
 
 _RELAXED: Final = 2
-_WARP, _CLOCK, _MEMORY_CLOCK, _BUS, _CACHE, _SHARED_ALL, _REGISTERS = 10, 13, 36, 37, 38, 81, 82
+_WARP, _CLOCK, _PROCESSORS, _MEMORY_CLOCK, _BUS, _CACHE = 10, 13, 16, 36, 37, 38
+_SHARED_ALL, _REGISTERS, _SHARED = 81, 82, 97
 """CUdevice_attribute; clocks are in kHz, the width of the bus in bits."""
 
 _MAP, _TYPES = 128, {2: 9, 4: 11}
@@ -59,8 +60,8 @@ class Driver(Library):
         return Target(
             self.name(ordinal),
             arch,
-            self.processors(ordinal),
-            self.shared(ordinal),
+            self._attribute(ordinal, _PROCESSORS),
+            self._attribute(ordinal, _SHARED),
             shared,
             self._attribute(ordinal, _REGISTERS),
             self._attribute(ordinal, _CLOCK) // 1000,

@@ -17,7 +17,7 @@ CHECK: Final = "run again with --verify: the message then names the kernel"
 _FAULTS: Final = frozenset({700, 702, 710, *range(714, 720)})
 """CUresult of the fault of a kernel (an illegal address, a failed assertion), which any later call may return."""
 _NAME: Final = 128
-_MAJOR, _MINOR, _PROCESSORS, _SHARED = 75, 76, 16, 97
+_MAJOR, _MINOR = 75, 76
 """CUdevice_attribute."""
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
@@ -92,14 +92,6 @@ class Library:
     def architecture(self, ordinal: int) -> str:
         """`sm_90` of a device."""
         return f"sm_{self._attribute(ordinal, _MAJOR)}{self._attribute(ordinal, _MINOR)}"
-
-    def processors(self, ordinal: int) -> int:
-        """The number of multiprocessors."""
-        return self._attribute(ordinal, _PROCESSORS)
-
-    def shared(self, ordinal: int) -> int:
-        """Maximum shared memory of a block in bytes."""
-        return self._attribute(ordinal, _SHARED)
 
     def name(self, ordinal: int) -> str:
         text = ctypes.create_string_buffer(_NAME)
