@@ -14,7 +14,7 @@ from itertools import chain
 from math import prod
 
 import compiler.ir.level1.graph as l1
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Capabilities, Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_NEST
 from compiler.strategies.cost.devices import H200
@@ -151,6 +151,13 @@ def choose(
     if (other := _equivalent(problem, available, device, nest)) is not None:
         return other, f"as an equivalent convolution, about {other.microseconds:.1f} us"
     return None, "; ".join(others) or "the target has no strategies"
+
+
+def in_rows(
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], target: Capabilities, real_bytes: int = 4
+) -> Choice | None:
+    """The strategy for a contraction of row-major tensors on a target."""
+    return choose(node, tensors, 0, real_bytes, target.strategies, target.device)[0]
 
 
 def _equivalent(problem: Problem, available: frozenset[str], device: Target, most: float) -> Choice | None:

@@ -25,14 +25,12 @@ import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import choose, problem_key
+from compiler.strategies import in_rows, problem_key
 
 NAME: Final = "channels_last"
 CHANNELS: Final = 8
 """Of which the channels of a tensor are a multiple."""
 MARGIN: Final = 0.9
-REAL: Final = 4
-"""Bytes."""
 _T = TypeVar("_T")
 _Followed: Final = l1.Map | l1.Contract | l1.Move | l1.Reindex
 """Nodes that follow the axes of their tensors."""
@@ -122,7 +120,7 @@ class _Graph:
         """Estimated microseconds of a contraction; None without a strategy."""
         key = problem_key(node, tensors)
         if key not in self.times:
-            found, _ = choose(node, tensors, 0, REAL, self.target.strategies, self.target.device)
+            found = in_rows(node, tensors, self.target)
             self.times[key] = None if found is None else found.microseconds
         return self.times[key]
 

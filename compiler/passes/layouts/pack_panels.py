@@ -24,7 +24,7 @@ from compiler.expr.ast import Ref
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import Choice, choose
+from compiler.strategies import in_rows
 from compiler.strategies.cost.cpu import PANEL_FAR_BYTES, PANEL_NEAR_BYTES, within
 from compiler.strategies.cpu import rows_panels
 from compiler.strategies.pins import Pins, path_of
@@ -70,7 +70,7 @@ class _Packing:
             ins = tuple(nodes[1].out.name if k == side else n for k, n in enumerate(node.ins))
             after = replace(node, ins=ins)
             known = {**self.tensors, **{t.name: t for n in nodes for t in l1.results(n)}}
-            before, now = self._choice(node, self.tensors), self._choice(after, known)
+            before, now = (in_rows(*x, self.target, self.real) for x in ((node, self.tensors), (after, known)))
             if path_of(self.phase, node.out) in self.pins or now is None or before is None:
                 continue
             margin = self._margin(prod(self.tensors[name].shape) * self.real, rows)
@@ -87,9 +87,6 @@ class _Packing:
             return MARGIN
         near, far = (within(x, self.target.device) for x in (PANEL_NEAR_BYTES, PANEL_FAR_BYTES))
         return 0.0 if size < near else FAR_MARGIN if size >= far else MARGIN
-
-    def _choice(self, node: l1.Contract, known: Mapping[str, l1.Tensor]) -> Choice | None:
-        return choose(node, known, 0, self.real, self.target.strategies, self.target.device)[0]
 
     def _panels(self, name: str, reader: l1.Contract) -> tuple[l1.Contract, l1.Reindex]:
         weight, wide = self.tensors[name], rows_panels.panel_of(self.real)

@@ -27,14 +27,12 @@ from compiler.expr.functions import ROUNDED
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import choose
+from compiler.strategies import in_rows
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cuda.stored_products import CHANNELS
 
 NAME: Final = "pack_windows"
 MARGIN: Final = 0.8
-REAL: Final = 4
-"""Bytes."""
 MOST_WASTE: Final = 2.0
 """Packed channels, for each that is there."""
 BF16: Final = "bf16"
@@ -170,7 +168,7 @@ def _decided(
     known |= {t.name: t for nodes in packed for x in nodes for t in l1.results(x)}
 
     def time(node: l1.Contract) -> float:
-        found, _ = choose(node, known, 0, REAL, target.strategies, target.device)
+        found = in_rows(node, known, target)
         return float("inf") if found is None else found.microseconds
 
     before = sum(time(w.node) for w in windows)

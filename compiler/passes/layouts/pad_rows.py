@@ -19,15 +19,13 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Capabilities
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import Choice, choose
+from compiler.strategies import Choice, in_rows
 from compiler.strategies.cuda import stored_products
 
 NAME: Final = "pad_rows"
 ROW: Final = MappingProxyType({"bf16": 8, "real": 4})
 """Elements of which a padded row has a multiple, 16 bytes, by the type of the tensor."""
 MARGIN: Final = 0.8
-REAL: Final = 4
-"""Bytes."""
 
 
 def pad_rows(
@@ -39,7 +37,7 @@ def pad_rows(
     wanted, decisions = dict[str, l1.Tensor](), list[Decision]()
     for node in nodes:
         if isinstance(node, l1.Contract) and any(n in padded for n in node.ins):
-            before, after = (_choice(node, known, target) for known in (tensors, {**tensors, **padded}))
+            before, after = (in_rows(node, known, target) for known in (tensors, {**tensors, **padded}))
             if after is not None and _is_better(after, before):
                 told = f" in place of {before.strategy}" if before is not None else ""
                 why = f"{node.out.name} is computed by {after.strategy} so{told}"
@@ -67,10 +65,6 @@ def _free(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], tensors: Mapping
 def _padded(tensor: l1.Tensor) -> l1.Tensor:
     row = ROW[tensor.dtype]
     return replace(tensor, pitch=-(-tensor.shape[-1] // row) * row)
-
-
-def _choice(node: l1.Contract, tensors: Mapping[str, l1.Tensor], target: Capabilities) -> Choice | None:
-    return choose(node, tensors, 0, REAL, target.strategies, target.device)[0]
 
 
 def _is_better(after: Choice, before: Choice | None) -> bool:

@@ -47,7 +47,7 @@ from compiler.passes.tensors.recompute import recompute
 from compiler.passes.tensors.require_fusion import require_fusion
 from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.passes.tensors.simplify_graph import live_nodes, simplify_graph
-from compiler.strategies import choose
+from compiler.strategies import in_rows
 from compiler.strategies.choice import NotApplicable, Tiles
 from compiler.strategies.cost.cuda import LAUNCH_US, waits
 from compiler.strategies.cpu import rows_panels
@@ -307,7 +307,7 @@ def _spread_costs(context: Context, graph: PhaseGraph, node: l1.Contract, tensor
     """window_choices.Costs; one whose strategy a lock file pins stays as it is."""
     target, real = context.capabilities, context.precision.bytes
     whole = {name: replace(t, windows=()) for name, t in tensors.items()}
-    spread, plain = (choose(node, x, 0, real, target.strategies, target.device)[0] for x in (tensors, whole))
+    spread, plain = (in_rows(node, x, target, real) for x in (tensors, whole))
     if spread is None or path_of(graph.phase, node.out) in context.pins:
         return math.inf
     return spread.microseconds - (spread if plain is None else plain).microseconds
@@ -321,7 +321,7 @@ def _sum_in_tiles(context: Context, graph: PhaseGraph) -> PhaseGraph:
         pin, given = context.pins.get(path_of(graph.phase, node.out)), (target.strategies, target.device)
         found = None if pin is None else pinned(pin, node, tensors, 0, real, context.order.value, *given)
         if pin is None or isinstance(found, Refused):
-            found = choose(node, tensors, 0, real, *given)[0]
+            found = in_rows(node, tensors, target, real)
         return None if found is None else found.tiled
 
     return graph.rewritten(*sum_in_tiles(graph.nodes, graph.outputs, tiles))

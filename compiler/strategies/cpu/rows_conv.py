@@ -89,25 +89,20 @@ def match(p: Problem) -> Choice:
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
     operations = constants.COPY * planes / vector
-    literals: tuple[tuple[str, int], ...] = ()
     classes = _classes(found)
     if apart:
-        literals = (("apart", 1),)
         scratch += (len(classes) + 1) * TAP_BYTES
-        values |= named(
-            all_rows=found.rows.out,
-            all_cols=found.cols.out,
-            div_r=found.rows.div,
-            div_c=found.cols.div,
-            back_r=found.rows.tap,
-            back_c=found.cols.tap,
-            first_r=found.rows.origin,
-            first_c=found.cols.origin,
-        )
+        values |= _classed(found.rows, found.cols)
         operations += constants.ROWS_APART * conv.outs * found.rows.out * found.cols.out
     operations += _operations(conv, strips, classes, vector)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
-    return Choice(NAME, literals, tuple(values.items()), scratch, microseconds)
+    return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
+
+
+def _classed(rows: WindowAxis, cols: WindowAxis) -> dict[str, int]:
+    """The columns of pixels in classes."""
+    sizes = named(all_rows=rows.out, all_cols=cols.out, div_r=rows.div, div_c=cols.div)
+    return sizes | named(back_r=rows.tap, back_c=cols.tap, first_r=rows.origin, first_c=cols.origin)
 
 
 def _grid(c: Convolution) -> Convolution:
