@@ -26,7 +26,7 @@ PENALTY = k.Block(
                 k.Reference("layer or class of weights", "weights", v.TEMPLATE_KEY, _CLASSES),
                 k.ListOf(k.Reference("layer or class of weights", "weights", v.TEMPLATE_KEY), low=1, example="[a, b]"),
             )),
-            "Layers, or classes of weights: `weights`, `biases`, `norms`, `all`.",
+            "Layers, with all of their arrays, biases too, or classes of weights: `weights`, `biases`, `norms`, `all`.",
             default="weights"),
     ),
     doc="What large weights add to the loss.",
@@ -239,8 +239,8 @@ TRAIN = k.Block(
                         k.required(
                             "of",
                             k.OneOf((_WEIGHTS, k.ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
-                            "Layers, or classes: `weights`, `biases`, `norms` (scale and shift of normalisations), "
-                            "`all`.",
+                            "Layers, with all of their arrays, or classes: `weights`, `biases`, `norms` (scale and "
+                            "shift of normalisations), `all`.",
                             example="of: [biases, norms]",
                         ),
                         k.Field(
