@@ -47,7 +47,10 @@ def main() -> None:
         print(f"netloom {VERSION}")
         return
     import gc
+    import signal
 
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while modules are loaded is no traceback
     if (message := little_space()) is not None:
         print(message, file=sys.stderr)
         sys.exit(5)

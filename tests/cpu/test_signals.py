@@ -97,6 +97,16 @@ def test_while_connections_are_counted(here: Path, root: Path, number: int) -> N
     assert record["message"] == f"{signal.Signals(number).name} before the first step"
 
 
+def test_while_modules_are_loaded(here: Path, root: Path) -> None:
+    """Ctrl-C before the command begins, and after its end: no traceback."""
+    for place in ("set_threshold", "freeze"):
+        script = f"import gc, os, signal, sys; gc.{place} = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        script += "sys.argv[1:] = ['--help']\nfrom compiler.cli.__main__ import main\nmain()"
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+        assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
 def test_while_the_compiler_works(here: Path, root: Path, tmp_path: Path) -> None:
     compiler, note = tmp_path / "slow-cc", tmp_path / "pid"
     compiler.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo slow 1 && exit\nsleep 60 & echo $! > {note}; wait\n")
