@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from compiler.cli.actions.doctor import examine
 from compiler.core.diagnostics import RunError
-from compiler.core.disk import scratch_folder
+from compiler.core.disk import Scratch, scratch_folder
 from compiler.frontend.load import load_model
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
+from compiler.runtime.artifacts.run_folder import RunFolder
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import LineProgress
 from compiler.runtime.execute import run_model
@@ -442,6 +443,54 @@ def test_rates_of_a_run_that_goes_on_twice(here: Path) -> None:
     times, _ = unbroken.spikes("a")
     assert third.counts["a"] == np.sum(times > 20.25) > 0
     assert third.rates["a"] == pytest.approx(third.counts["a"] / (3 * 0.04))
+
+
+# ------------------------------------------------------------------------- killed after the last step
+
+END = ((RunFolder, "finish"), (Scratch, "rename"))
+
+
+def killed_at_the_end(path: Path, folder: Path, patch: pytest.MonkeyPatch, kind: type, name: str) -> tuple[Path, Path]:
+    """The folders of a whole run, and of one that was killed where the method `name` of `kind` is called."""
+    really = getattr(kind, name)
+
+    def watched(self: RunFolder | Scratch, *given: object) -> object:
+        if self.path.parent == folder:
+            shutil.copytree(self.path, folder / ".killed.0")
+        return really(self, *given)
+
+    with patch.context() as within:
+        within.setattr(kind, name, watched)
+        return run(path, out=folder / "unbroken").folder, folder / ".killed.0"
+
+
+@pytest.mark.parametrize("stop", ["", ", stop: {when: mean(a.v) > -1000 mV, every: 7 ms, times: 3}"])
+def test_killed_after_the_last_step(here: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    """What comes after it is done by the run that goes on; nothing is left to do for one that was not killed."""
+    path = rich(here, "every: 5 ms", "30 ms")
+    path.write_text(path.read_text().replace("seed: 2", f"seed: 2{stop}"))
+    unbroken, left = killed_at_the_end(path, here, monkeypatch, *END[not stop])
+    again = run(path, resume=left, out=here / "on")
+    same_end(unbroken, again.folder)
+    assert again.record["recorded_steps"] == [0, 42 if stop else 60]
+    if not stop:
+        with pytest.raises(RunError, match="where the simulation ends"):
+            run(path, resume=again.folder)
+
+
+@pytest.mark.parametrize("stop", ["", "  stop: {metric: loss, patience: 1, margin: 9}\n"])
+def test_a_training_killed_after_its_last_epoch(
+    digits: Path, here: Path, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    text = digits.read_text().replace("epochs: 6", "epochs: 3" if stop else "epochs: 2")
+    digits.write_text(text.replace("train:\n", f"train:\n{stop}"))
+    unbroken, left = killed_at_the_end(digits, here, monkeypatch, *END[not stop])
+    (left / "weights.safetensors").unlink()
+    again = run(digits, resume=left, out=here / "on")
+    for name in ("weights.safetensors", "best.safetensors"):
+        assert (unbroken / name).read_bytes() == (again.folder / name).read_bytes()
+    with pytest.raises(RunError, match="where `stop` ended the training" if stop else "where the training ends"):
+        run(digits, resume=again.folder)
 
 
 # ---------------------------------------------------------------------------------------- training

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -171,12 +171,25 @@ def _left_over(place: Path) -> Path | None:
     return next((f for f in reversed(folders) if resumable(f)), folders[-1] if folders else None)
 
 
+def cut_short(path: Path) -> bool:
+    """Whether the run that a checkpoint belongs to was killed (its folder may not even have got its name), or failed:
+    what comes after its last step is to do."""
+    folder = path.parent.parent
+    status = _said(folder, "status")
+    return status is not None and (status != "ok" or folder.name.startswith("."))
+
+
+def _said(folder: Path, key: str) -> Any:
+    """What run.json says; None without it."""
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8")).get(key)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def _instead(folder: Path) -> str:
     """What to do about a run that left no checkpoint."""
-    try:
-        earlier = json.loads((folder / "run.json").read_text(encoding="utf-8")).get("resumed_from")
-    except (OSError, ValueError, AttributeError):
-        earlier = None
+    earlier = _said(folder, "resumed_from")
     if earlier:
         return f"it went on from `{earlier}`: resume that again"
     return (

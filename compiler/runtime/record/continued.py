@@ -101,8 +101,10 @@ def _cut_samples(file: Any, model: l0.Model, end: float) -> None:
 
 def _cut_synapses(file: Any, model: l0.Model, end: float) -> None:
     # Variables that are sampled at the end of a run have no earlier sample.
-    late = {r.projection for r in model.synapses if not r.every}
-    late_histograms = {(h.projection, h.variable) for h in model.histograms if not h.every}
+    assert model.simulate is not None
+    early = end < model.simulate.steps * model.simulate.dt
+    late = {r.projection for r in model.synapses if early and not r.every}
+    late_histograms = {(h.projection, h.variable) for h in model.histograms if early and not h.every}
     for projection, members in file.items():
         for group in members.values():
             times = {name for name in group if name.endswith("time")}

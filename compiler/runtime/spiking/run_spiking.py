@@ -18,7 +18,7 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import RunError
-from compiler.runtime.artifacts.checkpoint import Position, save_checkpoint
+from compiler.runtime.artifacts.checkpoint import Position, cut_short, save_checkpoint
 from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
 from compiler.runtime.record.continued import ALONE, adopt_checkpoint, copy_records
@@ -57,6 +57,7 @@ def run_spiking(session: Session) -> Outcome:
             done,
             checkpoints,
             criterion,
+            start.ended,
         )
     checkpoints.write(result.step)
     counts = dict(writers.spikes.counts) if writers.spikes is not None else {}
@@ -85,12 +86,13 @@ def run_spiking(session: Session) -> Outcome:
 @dataclass(frozen=True)
 class _Start:
     """Where a run begins: the step before its first one, its checkpoint, what its records have begun, and whether they
-    begin with those of the run that it continues."""
+    begin with those of the run that it continues; `ended`: that was killed after its criterion was met."""
 
     step: int = 0
     checkpoint: Path | None = None
     begun: Begun = field(default_factory=Begun)
     copied: bool = False
+    ended: bool = False
 
 
 def _begin(session: Session) -> _Start:
@@ -101,7 +103,8 @@ def _begin(session: Session) -> _Start:
     assert simulate is not None
     position, path = session.resumed
     done = position.step
-    if done >= simulate.warmup + simulate.steps:
+    ended = cut_short(path)
+    if done > (last := simulate.warmup + simulate.steps) or (done == last and not ended):
         raise RunError(
             "E0909",
             f"`{path}` stands at {(done - simulate.warmup) * simulate.dt:g} ms, where the simulation ends",
@@ -112,7 +115,8 @@ def _begin(session: Session) -> _Start:
     copied = copy_records(path.parent.parent, session.folder, session.prepared.model, done)
     if not copied:
         found = replace(found, recorded_from=max(done - simulate.warmup, 0))
-    return _Start(done, path, found, copied)
+    times = None if simulate.stop is None else simulate.stop.times
+    return _Start(done, path, found, copied, ended and times is not None and found.held >= times)
 
 
 def _check_rows(start: _Start, writers: Writers, warmup: int) -> None:

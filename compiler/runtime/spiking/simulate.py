@@ -93,8 +93,10 @@ def simulate(
     done: int = 0,
     checkpoints: Checkpoints | None = None,
     criterion: Ends | None = None,
+    ended: bool = False,
 ) -> SimulationResult:
-    """Run the steps after step `done` to the end. Raises RunError (E0908) when a state is not finite."""
+    """Run the steps after step `done` to the end; none when the criterion has `ended` the run. Raises RunError (E0908)
+    when a state is not finite."""
     assert model.simulate is not None
     dt, warmup = model.simulate.dt, model.simulate.warmup
     last = warmup + model.simulate.steps
@@ -104,6 +106,7 @@ def simulate(
     block, drained, next_look = 8, True, done + STEPS
     records, samples = _Records(instance, writers, samplers), Samples(samplers, criterion)
     samples.begin(instance, done)
+    samples.ended = ended
     try:
         while done < last and stop.number is None and not samples.ended:
             end = _next_stop(done, warmup, last, samples, checkpoints)

@@ -31,7 +31,13 @@ from compiler.losses import LOSS_KIND
 from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.tensors.accumulate import averages_of
 from compiler.passes.tensors.expand_updates import PLATEAU
-from compiler.runtime.artifacts.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
+from compiler.runtime.artifacts.checkpoint import (
+    Position,
+    best_of_checkpoint,
+    cut_short,
+    save_checkpoint,
+    write_tensors,
+)
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.metrics import Sums, confusion_of, metrics_of, read_metrics
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
@@ -96,7 +102,7 @@ def _trained(loop: _Loop) -> Outcome:
     if session.resumed is not None:
         position, path = session.resumed
         epoch, batch = position.epoch + 1, position.batch
-        if epoch > train.epochs:
+        if epoch > train.epochs + cut_short(path):
             raise RunError(
                 "E0909",
                 f"`{path}` stands after epoch {position.epoch}, where the training ends",
@@ -302,7 +308,7 @@ def _follow(loop: _Loop, path: Path, position: Position) -> None:
             message = f"`{path}` stands after epoch {position.epoch}, and `{name}` of the epochs before it is not known"
             help = "resume from the run's own folder: its metrics.jsonl says how the training went"
             raise RunError("E0909", message, help, exit_code=2)
-    if loop.ended:
+    if loop.ended and not cut_short(path):
         message = f"`{path}` stands after epoch {position.epoch}, where `stop` ended the training"
         raise RunError("E0909", message, "give `stop` more `patience`, or leave it out", exit_code=2)
     if train.best is not None and position.epoch:
