@@ -183,7 +183,8 @@ network:
     - conv2d: {name: a2, inputs: stem, filters: 8, kernel: 1, activation: tanh}
     - conv2d: {name: a3, inputs: stem, filters: 24, kernel: 5, padding: 2, activation: relu}
     - concat: {name: mixed1, inputs: [a1, a2, a3], axis: 0}
-    - conv2d: {name: b1, inputs: mixed1, filters: 12, kernel: 3, padding: 1, activation: relu}
+    - slice: {name: some, inputs: mixed1, axis: 0, from: 9, to: 41}
+    - conv2d: {name: b1, filters: 12, kernel: 3, padding: 1, activation: relu}
     - conv2d: {name: b2, inputs: mixed1, filters: 13, kernel: 1, activation: relu}
     - conv2d: {name: b3, inputs: mixed1, filters: 16, kernel: 7, padding: 3, activation: relu}
     - concat: {name: mixed2, inputs: [b1, b2, b3], axis: 0}
@@ -210,13 +211,13 @@ numerics: {NUMERICS}
 def test_strategies_of_a_gpu_store_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, batch: int, numerics: str
 ) -> None:
-    """The same bits as with copies, where parts are aligned and where they are not."""
+    """The same bits as with copies, where parts and slices are aligned and where they are not."""
     rng = np.random.default_rng(3)
     label = rng.integers(0, 10, 2 * batch).astype(np.int32)
     np.savez(tmp_path / "samples.npz", x=rng.normal(size=(2 * batch, 3, size, size)).astype(np.float32), label=label)
     text = WINDOWS.replace("SIZE", str(size)).replace("BATCH", str(batch)).replace("NUMERICS", numerics)
     lowered = lower(model_of(text, tmp_path), backend("cuda").capabilities)
-    assert _placed(lowered) >= {f"train: {name}.y" for name in ("mixed1", "mixed2", "wide")}
+    assert _placed(lowered) >= {f"train: {name}.y" for name in ("mixed1", "some", "mixed2", "wide")}
     found = _trained(text, tmp_path, "cuda")
     monkeypatch.setattr(lower_tensors, "place_parts", lambda *_: None)
     assert found == _trained(text, tmp_path, "cuda")
