@@ -19,6 +19,7 @@ from backends.kernel_ir.descriptor import CompiledKernel
 from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
 from backends.kernel_ir.tree import Code, Member, Place
+from backends.kernel_ir.types import Typed
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
 
@@ -52,6 +53,11 @@ class Kernel:
     def formal(self, name: str) -> l2.ArrayFormal:
         """The array formal called `name`."""
         return {f.name: f for f in self.template.arrays}[name]
+
+    def reads(self, array: Code, kind: Typed) -> bool:
+        """Whether that is the pointer of an array formal that is only read, with elements of this type."""
+        found = (f for f in self.template.arrays if f.mode is l2.Mode.READ and self.pointers[f.name] == array)
+        return any(self.dialect.type_name(f.dtype) == str(kind) for f in found)
 
     def extent(self, extent: int | str) -> Code:
         """A literal, or the column of a name."""

@@ -221,9 +221,8 @@ NL_KERNEL(k0_initial_value) {
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_min_i64(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
-            NL_IVDEP for (nl_i64 i = base; i < end; i++) {
+            NL_IVDEP for (nl_i64 i = base; i < end; i++)
                 x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
-            }
         }
     }
 }
@@ -511,8 +510,7 @@ NL_KERNEL(k7_record_trace) {
         }
         for (nl_i64 j = 0; j < m_; j++) {
             const nl_i64 i = members_p_[j];
-            const real source_ = source_p_[i];
-            buffer_p_[sample * m_ + j] = source_;
+            buffer_p_[sample * m_ + j] = source_p_[i];
         }
         used_p_[0] = sample + 1;
         if (sample + 2 >= capacity_) ctx->full = 1;

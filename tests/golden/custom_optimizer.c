@@ -424,9 +424,8 @@ NL_KERNEL(k0_initial_value) {
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_min_i64(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
-            NL_IVDEP for (nl_i64 i = base; i < end; i++) {
+            NL_IVDEP for (nl_i64 i = base; i < end; i++)
                 x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
-            }
         }
     }
 }
@@ -445,8 +444,7 @@ NL_KERNEL(k1_rows_that_exist) {
         for (nl_i64 block = 0; block < n_block_; block++)
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
-                const nl_i32 order_ = order_p_[k_];
-                y_p_[block * 16 + lane] = order_ >= 0 ? 1.0f : 0.0f;
+                y_p_[block * 16 + lane] = order_p_[k_] >= 0 ? 1.0f : 0.0f;
             }
     }
 }
@@ -471,8 +469,7 @@ NL_KERNEL(k2_sum_over_d0) {
         for (; first + 32 <= n_d0_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
-                const real mask_ = mask_p_[d0];
-                part[u] += mask_;
+                part[u] += mask_p_[d0];
             }
         for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
@@ -505,9 +502,7 @@ NL_KERNEL(k3_elementwise) {
         real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
         NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            const real sum_grad_ = sum_grad_p_[0];
-            const real x_ = x_p_[d0];
-            real rows_grad_ = sum_grad_ * x_;
+            real rows_grad_ = sum_grad_p_[0] * x_p_[d0];
             rows_grad_p_[d0] = rows_grad_;
             picked_grad_p_[d0] = rows_grad_ * -1.0f;
         }
@@ -534,10 +529,8 @@ NL_KERNEL(k4_batch_of_data_flat) {
             for (nl_i64 f = 0; f < n_f_; f++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
-                    const nl_i32 order_ = order_p_[k_];
-                    nl_i32 example_ = nl_max_i32(order_, 0);
-                    const real data_ = data_p_[example_ * n_f_ + f];
-                    y_p_[block * by_block_ + f * 16 + lane] = data_ * factor_;
+                    nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
+                    y_p_[block * by_block_ + f * 16 + lane] = data_p_[example_ * n_f_ + f] * factor_;
                 }
     }
 }
@@ -560,10 +553,8 @@ NL_KERNEL(k5_batch_of_data_labels) {
             for (nl_i64 f = 0; f < n_f_; f++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
-                    const nl_i32 order_ = order_p_[k_];
-                    nl_i32 example_ = nl_max_i32(order_, 0);
-                    const nl_i32 data_ = data_p_[example_ * n_f_ + f];
-                    y_p_[block * by_block_ + f * 16 + lane] = data_;
+                    nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
+                    y_p_[block * by_block_ + f * 16 + lane] = data_p_[example_ * n_f_ + f];
                 }
     }
 }
@@ -597,10 +588,7 @@ NL_KERNEL(k6_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
-                            const real bias_ = bias_p_[o + j];
-                            activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] = nl_tanh_f32(sum[lane] + bias_);
-                        }
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] = nl_tanh_f32(sum[lane] + bias_p_[o + j]);
                     }
             }
         }
@@ -636,10 +624,7 @@ NL_KERNEL(k7_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
-                            const real bias_ = bias_p_[o + j];
-                            biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_;
-                        }
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
                     }
             }
         }
@@ -661,10 +646,8 @@ NL_KERNEL(k8_maximum_over_d1) {
             real acc[16];
             NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) acc[lane] = -NL_INF_F32;
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
-                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    acc[lane] = nl_max_f32(acc[lane], x_);
-                }
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                    acc[lane] = nl_max_f32(acc[lane], x_p_[d0 * x_by_d0_ + d1 * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
                 largest_p_[d0 * 16 + lane] = acc[lane];
         }
@@ -691,11 +674,8 @@ NL_KERNEL(k9_sum_over_d1) {
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16] = {0};
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
-                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    const real largest_ = largest_p_[d0 * 16 + lane];
-                    acc[lane] += nl_exp_f32(x_ - largest_);
-                }
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                    acc[lane] += nl_exp_f32(x_p_[d0 * x_by_d0_ + d1 * 16 + lane] - largest_p_[d0 * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 real total_ = acc[lane];
                 const real rows_grad_ = rows_grad_p_[d0 * 16 + lane];
@@ -721,8 +701,7 @@ NL_KERNEL(k10_elements) {
         const nl_i64 n_d0_ = self->n_d0_, x_by_d0_ = self->x_by_d0_, x_extent1_ = self->x_extent1_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                const nl_i32 label_ = label_p_[d0 * 16 + lane];
-                nl_i32 row_ = label_;
+                nl_i32 row_ = label_p_[d0 * 16 + lane];
                 const real x_ = (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[d0 * x_by_d0_ + lane + row_ * 16] : 0.0f;
                 real acc_ = x_;
                 picked_p_[d0 * 16 + lane] = acc_;
@@ -756,19 +735,11 @@ NL_KERNEL(k11_sum_over_d0) {
         for (; first + 32 <= n_d0_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
-                const real x_ = x_p_[d0];
-                const real total_ = total_p_[d0];
-                const real largest_ = largest_p_[d0];
-                const real picked_ = picked_p_[d0];
-                part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
+                part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
             }
         for (nl_i64 u = 0; u < n_d0_ - first; u++) {
             const nl_i64 d0 = first + u;
-            const real x_ = x_p_[d0];
-            const real total_ = total_p_[d0];
-            const real largest_ = largest_p_[d0];
-            const real picked_ = picked_p_[d0];
-            part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
+            part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
@@ -798,8 +769,7 @@ NL_KERNEL(k12_minimum_over_d1) {
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    const real x_2_ = x_p_2_[d0 * 16 + lane];
-                    acc[lane] = nl_min_f32(acc[lane], x_ == x_2_ ? (real)d1 : 1e+09f);
+                    acc[lane] = nl_min_f32(acc[lane], x_ == x_p_2_[d0 * 16 + lane] ? (real)d1 : 1e+09f);
                 }
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
                 accuracy_first_p_[d0 * 16 + lane] = acc[lane];
@@ -870,12 +840,10 @@ NL_KERNEL(k14_elementwise) {
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
-                    const nl_i32 label_ = label_p_[d0 * 16 + lane];
-                    real acc_ = 0.0f + (d1 == label_ ? picked_grad_ : 0.0f);
+                    real acc_ = 0.0f + (d1 == label_p_[d0 * 16 + lane] ? picked_grad_ : 0.0f);
                     const real total_grad_ = total_grad_p_[d0 * 16 + lane];
                     const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
-                    const real x_ = x_p_[d0 * 16 + lane];
-                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc_ + total_grad_ * nl_exp_f32(biased_ - x_);
+                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc_ + total_grad_ * nl_exp_f32(biased_ - x_p_[d0 * 16 + lane]);
                 }
     }
 }
@@ -894,10 +862,8 @@ NL_KERNEL(k15_sum_over_d0) {
         for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
             real part[16] = {0};
             for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
-                NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
-                    part[lane] += biased_grad_sum_;
-                }
+                NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                    part[lane] += biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
             for (int half = 8; half > 0; half /= 2)
                 for (int lane = 0; lane < half; lane++) part[lane] += part[lane + half];
             bias_grad_p_[d1] = part[0];
@@ -1072,8 +1038,7 @@ NL_KERNEL(k19_sum_over_d0) {
         for (; first + 32 <= n_d0_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
-                const real mask_ = mask_p_[d0];
-                part[u] += mask_;
+                part[u] += mask_p_[d0];
             }
         for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
@@ -1105,11 +1070,8 @@ NL_KERNEL(k20_sum_over_d1) {
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16] = {0};
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
-                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    const real largest_ = largest_p_[d0 * 16 + lane];
-                    acc[lane] += nl_exp_f32(x_ - largest_);
-                }
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                    acc[lane] += nl_exp_f32(x_p_[d0 * x_by_d0_ + d1 * 16 + lane] - largest_p_[d0 * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
                 total_p_[d0 * 16 + lane] = acc[lane];
         }

@@ -57,7 +57,8 @@ from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.shared_functions import shared_functions
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.expr import Operand, call, code, form
-from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, when
+from backends.kernel_ir.inline import inlined
+from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, used, when
 from backends.kernel_ir.tree import Code
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
@@ -89,7 +90,7 @@ def emit(
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     dialect = Dialect(program.precision, row_real="double", pointer="nl_at(ctx, {})")
-    blocks, made = kernels_of(program, dialect, "C", _statements)
+    blocks, made = kernels_of(program, dialect, "C", lambda k: inlined(used(_statements(k)), k.reads))
     kernels = printed(blocks)
     shared = shared_functions(blocks)
     names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c", shared)
@@ -217,7 +218,7 @@ class ContractNames(NestBuilder):
         return text_of([self.combined(code(acc), code(value), self.k.dialect.precision)])
 
     def epilogue(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
-        inner = self.ended(acc, self._body(dims))
+        inner = inlined(self.ended(acc, self._body(dims)), self.k.reads)
         return text_of(inner if len(inner) == 1 else [Block("", inner)], depth)
 
 
