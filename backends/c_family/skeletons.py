@@ -34,7 +34,7 @@ from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context
 
 from backends.kernel_ir.stmt import Frame, Stmt
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.tree import MARK, Code, deeper
 
 _SHARED: Final = "backends.c_family"
 _CALLED: Final = ("variable_begin", "name", "lparen", "string", "rparen", "variable_end")
@@ -61,10 +61,11 @@ class Symbols(Extension):
 
 @pass_context
 def _noted(context: Context, value: Any) -> Any:
-    """What is printed, with its names noted."""
-    if isinstance(value, Code):
-        context["printed"].update(value.names)
-    return value
+    """What is printed, with its names noted, and marks where lines may be broken."""
+    if not isinstance(value, Code):
+        return value
+    context["printed"].update(value.names)
+    return value.marked(deeper(deeper(MARK)))
 
 
 def frame(

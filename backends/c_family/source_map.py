@@ -15,7 +15,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, read, row_struct
 from backends.c_family.cprint import Dialect, PrintError
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
-from backends.kernel_ir.stmt import Stmt, Text, lines_of, used
+from backends.kernel_ir.layout import broken, remark
+from backends.kernel_ir.stmt import Remark, Stmt, marked_lines, used
 from backends.kernel_ir.verify import verify
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
@@ -41,13 +42,15 @@ def printed(kernels: Iterable[Iterable[Stmt]]) -> Printed:
     spans: dict[int, Span] = {}
     for kernel in kernels:
         quoted: set[tuple[int, int]] = set()
-        for line in lines_of(kernel):
+        for line in marked_lines(kernel):
+            lines = list(broken(line))
             if (at := (line.span.start, line.span.end)) not in quoted and (written := _written(line.span)):
                 quoted.add(at)
-                out.append(f"{'    ' * line.depth}/* {written} */")
-            if line.span is not NOWHERE:
-                spans[len(out)] = line.span
-            out.append("    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text)
+                lines[:0] = remark(written, line.depth)
+            for text, depth, span, _ in lines:
+                if span is not NOWHERE:
+                    spans[len(out)] = span
+                out.append("    " * depth + text if text and not text.startswith("#") else text)
         out.append("")
     return Printed("\n".join(out), spans)
 
@@ -87,7 +90,7 @@ def heading(template: l2.Template) -> list[Stmt]:
     """The comment that names a kernel and its path in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
-    return [Text(f"/* ---- k{template.index}  {text} */")]
+    return [Remark(f"---- k{template.index}  {text}")]
 
 
 def kernels_of(

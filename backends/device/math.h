@@ -1,5 +1,5 @@
-/* What C11, CUDA C++ (nvcc, NVRTC) and OpenCL C bring along for the elementary functions, and those of integers. The functions
-   of real numbers stand in elementary.py; backends/device/c_text.py prints them at the end of this text.
+/* What C11, CUDA C++ (nvcc, NVRTC) and OpenCL C bring along for the elementary functions, and those of integers. The
+   functions of real numbers stand in elementary.py; backends/device/c_text.py prints them at the end of this text.
 
    Assumes: IEEE 754 binary32/binary64, round to nearest even, and a compiler that keeps the order of
    operations (no -ffast-math). The text is pasted into generated code, never found on an include path,
@@ -72,8 +72,8 @@ NL_FN double nl_round_f64(double x) { return __builtin_rint(x); }
 #endif
 
 #if defined(__CUDACC__)
-/* Functions of values that are rounded to bf16 have relative errors of at most 2^-17, that is 1/256 of what rounding loses,
-   by the units for special functions. Arguments that are not finite give what the exact function does. */
+/* Functions of values that are rounded to bf16 have relative errors of at most 2^-17, that is 1/256 of what rounding
+   loses, by the units for special functions. Arguments that are not finite give what the exact function does. */
 NL_FN float nl__coarse_inverse(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -96,7 +96,8 @@ NL_FN float nl_coarse_tanh_f32(float x) {
 NL_FN float nl_coarse_erf_f32(float x) {
     const float a = fabsf(x), z = x * x, t = nl__coarse_inverse(1.0f + 0.3275911f * a);
     const float near = (((-0.02438931f * z + 0.11245629f) * z - 0.37610734f) * z + 1.12837902f) * a;
-    const float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    const float p =
+        ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
     return copysignf(a < 0.5f ? near : 1.0f - p * nl_coarse_exp_f32(-z), x);
 }
 #else

@@ -80,7 +80,8 @@ NL_FN double nl_uniform_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) 
     nl__pair(key, index, step, draw, w);
     return nl_uniform_of_f64(w[0], w[1]);
 }
-/* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32 (a pair), < 8.6 in float64 (a block). */
+/* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32 (a pair), < 8.6 in float64 (a
+   block). */
 NL_FN float nl_normal_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     nl_u32 w[2];
     nl__pair(key, index, step, draw, w);

@@ -10,7 +10,8 @@
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x;
     return (nl_i64)((nl_u32)x % few);
 }
 #if defined(__CUDACC__)

@@ -35,8 +35,7 @@ class _Hole(ir.Code):
 
     number: Final[int]
 
-    @property
-    def text(self) -> str:
+    def marked(self, mark: str) -> str:
         return "{}"
 
 

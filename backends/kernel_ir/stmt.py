@@ -3,7 +3,7 @@
 Assumes: expressions of backends/kernel_ir/tree.py.
 Guarantees: `names_of` is the set of all names that statements declare, read, call or store to, without a look at text;
 `lines_of` prints statements for every target alike and decides nothing: the kind of a loop, and whether a body stands
-in braces, are fields.
+in braces, are fields. It marks where lines may be broken (layout.py).
 Does not: change statements (the passes of the backends do).
 """
 
@@ -14,20 +14,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from backends.kernel_ir.expr import ONE, Operand, code
-from backends.kernel_ir.tree import NONE, Call, Code, Index, Place, Printed, Select, rebuilt
+from backends.kernel_ir.layout import Line, broken, remark
+from backends.kernel_ir.tree import BODY, MARK, NONE, Code, Index, Place, Printed, Select, deeper, plain, rebuilt
 from backends.kernel_ir.types import Type, Typed, typed
 from compiler.core.source import NOWHERE, Span
-
-
-class Line(NamedTuple):
-    """One line of text, indented by `depth` levels; `span` of the user's expression, if any."""
-
-    text: str
-    depth: int = 0
-    span: Span = NOWHERE
 
 
 class Kind(Enum):
@@ -82,10 +75,6 @@ _BEFORE: Final = {
 """What stands before a loop."""
 
 
-_WIDTH: Final = 112
-"""Characters of the head of a loop, from which on its step stands in a line of its own."""
-
-
 class Style(Enum):
     """Where a body stands: in braces, alone in the next line, or in the line of its head."""
 
@@ -135,8 +124,7 @@ class Stmt:
 @dataclass(frozen=True)
 class Let(Stmt):
     """The declaration of a variable. Without a value it is no constant. `beside`: declarations in the same line, whose
-    types are the same. `aligned`: bytes that its address is a multiple of. `long`: its value goes on in a line of its
-    own."""
+    types are the same. `aligned`: bytes that its address is a multiple of."""
 
     type: Typed
     name: Code
@@ -146,7 +134,6 @@ class Let(Stmt):
     note: str = ""
     beside: Sequence[Let] = ()
     aligned: int = 0
-    long: bool = False
     TREES: ClassVar = ("value",)
     INSIDE: ClassVar = ("beside",)
 
@@ -157,8 +144,12 @@ class Let(Stmt):
     @property
     def declared(self) -> str:
         """The name, and its value."""
+        return plain(self._declared)
+
+    @property
+    def _declared(self) -> str:
         name = f"{self.name} __attribute__((aligned({self.aligned})))" if self.aligned else self.name.text
-        return name if self.value is None else f"{name} = {self.value}"
+        return name if self.value is None else f"{name} = {MARK}{_outer(self.value)}"
 
     @property
     def typed(self) -> str:
@@ -178,28 +169,29 @@ class Let(Stmt):
         return found.array if isinstance(self.name, Index) else found
 
     def put(self, out: list[Line], depth: int) -> None:
-        beside = "".join([f", {x.declared}" for x in self.beside])
-        text = self.typed + self.declared + beside
-        _put(out, text, depth, self.span, self.note, self.value if self.long else None)
+        beside = "".join([f", {MARK}{MARK}{x.declared}" for x in self.beside])
+        first = self.declared if beside else self._declared
+        out.append(Line(f"{self.typed}{first}{beside};", depth, self.span, self.note))
 
 
 @dataclass(frozen=True)
 class Set(Stmt):
-    """A store to a variable or an element. `long`: its value goes on in a line of its own."""
+    """A store to a variable or an element."""
 
     target: Code
     value: Operand
     op: str = "="
     span: Span = NOWHERE
-    long: bool = False
     TREES: ClassVar = ("target", "value")
 
-    def __str__(self) -> str:
+    @property
+    def marked(self) -> str:
+        target = _inner(self.target)
         once = self.op == "+=" and self.value == ONE
-        return f"{self.target}++" if once else f"{self.target} {self.op} {self.value}"
+        return f"{target}++" if once else f"{target} {self.op} {MARK}{_outer(self.value)}"
 
     def put(self, out: list[Line], depth: int) -> None:
-        _put(out, str(self), depth, self.span, "", self.value if self.long else None)
+        out.append(Line(f"{self.marked};", depth, self.span))
 
 
 @dataclass(frozen=True)
@@ -212,7 +204,7 @@ class Do(Stmt):
     TREES: ClassVar = ("code",)
 
     def put(self, out: list[Line], depth: int) -> None:
-        _put(out, str(self.code), depth, self.span, self.note)
+        out.append(Line(f"{_outer(self.code)};", depth, self.span, self.note))
 
 
 @dataclass(frozen=True)
@@ -225,7 +217,8 @@ class Leave(Stmt):
     TREES: ClassVar = ("value",)
 
     def put(self, out: list[Line], depth: int) -> None:
-        _put(out, self.how if self.value is None else f"{self.how} {self.value}", depth, NOWHERE, self.note)
+        text = self.how if self.value is None else f"{self.how} {_outer(self.value)}"
+        out.append(Line(f"{text};", depth, note=self.note))
 
 
 @dataclass(frozen=True)
@@ -241,6 +234,16 @@ class Text(Stmt):
 
     def put(self, out: list[Line], depth: int) -> None:
         out.append(Line(self.text, depth))
+
+
+@dataclass(frozen=True)
+class Remark(Stmt):
+    """A comment, in as many lines as it takes."""
+
+    text: str
+
+    def put(self, out: list[Line], depth: int) -> None:
+        out += remark(self.text, depth)
 
 
 @dataclass(frozen=True)
@@ -268,15 +271,11 @@ class For(Stmt):
         return typed(self.type).names, self.var.names
 
     def put(self, out: list[Line], depth: int) -> None:
-        start = "" if self.first is None else f"{self.type} {self.var} = {self.first}"
-        test = f"{self.var} < {self.end}" if self.test is None else self.test
+        start = "" if self.first is None else f"{self.type} {self.var} = {_inner(self.first)}"
+        test = f"{self.var} < {_inner(self.end)}" if self.test is None else _inner(self.test)
         own = () if self.by is None else (Set(self.var, self.by, self.op),)
-        head = f"{_before(out, self.kind, depth)}for ({start}; {test};"
-        steps = ", ".join([str(x) for x in (*own, *self.then)])
-        if 4 * depth + len(head) + len(steps) > _WIDTH:
-            out.append(Line(head, depth))
-            head = "       "
-        head += f" {steps})" if steps else ")"
+        steps = ", ".join([plain(x.marked) for x in (*own, *self.then)])
+        head = f"{_before(out, self.kind, depth)}for ({start}; {MARK}{test};{steps and f' {MARK}{steps}'})"
         _headed(out, head, self.body, self.style, self.note, depth)
 
 
@@ -293,7 +292,7 @@ class While(Stmt):
     INSIDE: ClassVar = ("body",)
 
     def put(self, out: list[Line], depth: int) -> None:
-        head = f"{_before(out, self.kind, depth)}while ({self.test})"
+        head = f"{_before(out, self.kind, depth)}while ({_outer(self.test)})"
         first, last = ("do", f"}} {head};") if self.late else (head, "}")
         _headed(out, first, self.body, self.style, "", depth, last)
 
@@ -310,9 +309,9 @@ class If(Stmt):
 
     def put(self, out: list[Line], depth: int) -> None:
         last = "} else {" if self.orelse else "}"
-        _headed(out, f"if ({self.test})", self.then, self.style, self.note, depth, last)
+        _headed(out, f"if ({_outer(self.test)})", self.then, self.style, self.note, depth, last)
         if self.orelse and self.style is Style.BRACES:
-            out += lines_of(self.orelse, depth + 1)
+            out += marked_lines(self.orelse, depth + 1)
             out.append(Line("}", depth))
         elif self.orelse:
             _headed(out, "else", self.orelse, self.style, "", depth)
@@ -334,7 +333,7 @@ class Block(Stmt):
 
 
 def _given(params: Sequence[Let]) -> str:
-    return ", ".join(f"{x.typed}{x.name}".strip() for x in params)
+    return f", {MARK}{MARK}".join(f"{x.typed}{x.name}".strip() for x in params)
 
 
 @dataclass(frozen=True)
@@ -364,7 +363,8 @@ class Struct(Stmt):
     INSIDE: ClassVar = ("fields",)
 
     def put(self, out: list[Line], depth: int) -> None:
-        last = f"{'' if self.name is None else f' {self.name}'}{'' if self.value is None else f' = {self.value}'};"
+        value = "" if self.value is None else f" = {_outer(self.value)}"
+        last = f"{'' if self.name is None else f' {self.name}'}{value};"
         _headed(out, self.head, self.fields, Style.BRACES, "", depth, "}" + last)
 
 
@@ -403,7 +403,7 @@ class Each(Stmt):
 
     def put(self, out: list[Line], depth: int) -> None:
         head = f"nl_each<{self.many}>([&](int {self.var}) {{"
-        inner = lines_of(self.body, depth + 1)
+        inner = marked_lines(self.body, depth + 1)
         if self.style is Style.BESIDE:
             out.append(Line(f"{head} {' '.join(x.text for x in inner)} }});", depth))
         else:
@@ -430,7 +430,9 @@ class Frame(Stmt):
         for text in self.text.splitlines():
             here, inner = text.strip(), (len(text) - len(text.lstrip())) // 4
             if here in self.holes:
-                out += lines_of(self.holes[here], depth + inner)
+                out += marked_lines(self.holes[here], depth + inner)
+            elif MARK in here or BODY in here:
+                out.append(Line(here, depth + inner))
             else:
                 out.append(Line(text.rstrip(), depth) if here else Line(""))
 
@@ -517,7 +519,13 @@ def names_of(statements: Iterable[Stmt]) -> frozenset[str]:
 # ------------------------------------------------------------------------------------------- printing
 
 
-def lines_of(statements: Iterable[Stmt], depth: int = 0) -> list[Line]:
+def lines_of(statements: Iterable[Stmt]) -> list[Line]:
+    """The lines of statements, none of which is too long."""
+    return [line for x in marked_lines(statements) for line in broken(x)]
+
+
+def marked_lines(statements: Iterable[Stmt], depth: int = 0) -> list[Line]:
+    """Those with marks, where lines may be broken, and with their notes apart."""
     out: list[Line] = []
     for s in statements:
         s.put(out, depth)
@@ -526,33 +534,30 @@ def lines_of(statements: Iterable[Stmt], depth: int = 0) -> list[Line]:
 
 def text_of(statements: Sequence[Stmt], depth: int = 0) -> Code:
     """Statements as a part of a skeleton's text, from the middle of a line on."""
-    text = "\n".join("    " * x.depth + x.text for x in lines_of(statements, depth))
+    text = "\n".join("    " * x.depth + x.noted for x in marked_lines(statements, depth))
     return Printed(text.lstrip(), names_of(statements))
 
 
-def _note(text: str) -> str:
-    return f" /* {text} */" if text else ""
+def _outer(x: Operand) -> str:
+    """An expression as a statement, or as the last part of one."""
+    return x.marked(deeper(MARK)) if isinstance(x, Code) else str(x)
 
 
-def _put(out: list[Line], text: str, depth: int, span: Span, note: str, long: Operand | None = None) -> None:
-    """A statement; `long`: its value, of which the second half stands in the next line."""
-    if isinstance(long, Call | Select):
-        rest = long.halves[1]
-        out.append(Line(text.removesuffix(rest).rstrip(), depth, span))
-        text, depth = rest, depth + 1
-    out.append(Line(f"{text};{_note(note)}", depth, span))
+def _inner(x: Operand | None) -> str:
+    """One that is a part."""
+    return x.marked(deeper(deeper(MARK))) if isinstance(x, Code) else str(x)
 
 
 def _headed(
     out: list[Line], head: str, body: Sequence[Stmt], style: Style, note: str, depth: int, last: str = "}"
 ) -> None:
     if style is Style.BESIDE:
-        first, *rest = lines_of(body, depth)
-        out += [Line(f"{head} {first.text}", depth, first.span), *rest]
+        first, *rest = marked_lines(body, depth)
+        out += [first._replace(text=f"{head}{BODY}{first.text}"), *rest]
         return
     opened = f"{head} {{" if head else "{"
-    out.append(Line(head if style is Style.NEXT else opened + _note(note), depth))
-    out += lines_of(body, depth + 1)
+    out.append(Line(head, depth) if style is Style.NEXT else Line(opened, depth, note=note))
+    out += marked_lines(body, depth + 1)
     if style is Style.BRACES:
         out.append(Line(last, depth))
 

@@ -1,9 +1,10 @@
 """Expressions of kernels as trees, and their text.
 
 Assumes: the operators of C, which CUDA C++ and OpenCL C share.
-Guarantees: what an expression reads and calls is in its tree, so that no pass looks into a text. `text` prints every
+Guarantees: what an expression reads and calls is in its tree, so that no pass looks into a text. `marked` prints every
 target alike and decides nothing but parentheses, which stand where the language or a reader needs them: casts, suffixes
-of literals and names are the builder's (backends/c_family/cprint.py).
+of literals and names are the builder's (backends/c_family/cprint.py). It marks where a line may be broken
+(layout.py breaks those that are too long).
 Does not: parse (expr.py), or know functions of targets.
 """
 
@@ -31,6 +32,22 @@ _OPERATORS: Final = {
 _LEAST: Final = {SHIFT: SIGN, BITAND: SIGN, BITOR: SIGN, AND: COMPARE, OR: COMPARE}
 LEVELS: Final = {x: level for level, operators in _OPERATORS.items() for x in operators.split()}
 NONE: Final[frozenset[str]] = frozenset()
+MARK: Final = "\x01"
+"""Stands behind a space at which a line may be broken: one outside of expressions, two at the outermost operator of
+one, three in an operand of that, and so on."""
+
+BODY: Final = "\x02"
+"""Stands for the space before a body in the line of its head."""
+
+
+def plain(text: str) -> str:
+    """A text without marks."""
+    return text.replace(MARK, "").replace(BODY, " ")
+
+
+def deeper(mark: str) -> str:
+    """The mark of places in an operand."""
+    return mark and mark + MARK
 
 
 def _infix(op: str) -> Callable[[Code, Code | int], Code]:
@@ -63,6 +80,10 @@ class Code:
 
     @property
     def text(self) -> str:
+        return self.marked("")
+
+    def marked(self, mark: str) -> str:
+        """The text, with `mark` where a line may be broken at its outermost operator."""
         raise NotImplementedError
 
     @property
@@ -86,9 +107,9 @@ class Code:
     def __str__(self) -> str:
         return self.text
 
-    def at_least(self, level: int) -> str:
+    def at_least(self, level: int, mark: str) -> str:
         """The text as an operand: in parentheses unless it binds so tightly."""
-        return self.text if self.level >= level else f"({self.text})"
+        return self.marked(mark) if self.level >= level else f"({self.marked(mark)})"
 
     def __neg__(self) -> Code:
         return Unary("-", self)
@@ -122,8 +143,7 @@ class Variable(Code):
     def names(self) -> frozenset[str]:
         return frozenset((self.name,))
 
-    @property
-    def text(self) -> str:
+    def marked(self, mark: str) -> str:
         return self.name
 
 
@@ -145,21 +165,19 @@ class Number(Code):
     def level(self) -> int:
         return SIGN if self.digits.startswith("-") else ATOM
 
-    @property
-    def text(self) -> str:
+    def marked(self, mark: str) -> str:
         return self.digits
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Printed(Code):
-    """What was printed, for a frame around it, and what it names."""
+    """What was printed with its marks, for a frame around it, and what it names."""
 
     shown: Final[str]
     own_names: Final[frozenset[str]]
 
-    @property
-    def text(self) -> str:
-        return self.shown
+    def marked(self, mark: str) -> str:
+        return self.shown if mark else plain(self.shown)
 
 
 class Node(Code):
@@ -192,9 +210,8 @@ class Index(Node):
     def parts(self) -> tuple[Code, ...]:
         return self.array, self.at
 
-    @property
-    def text(self) -> str:
-        return f"{self.array.at_least(ATOM)}[{self.at.text}]"
+    def marked(self, mark: str) -> str:
+        return f"{self.array.at_least(ATOM, mark)}[{self.at.marked(deeper(mark))}]"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -222,9 +239,8 @@ class Member(Node):
         """A field of a row stands for a column (backends/c_family/access.py)."""
         return (self.text,) if self.mark == "->" else ()
 
-    @property
-    def text(self) -> str:
-        return f"{self.of.at_least(ATOM)}{self.mark}{self.field}"
+    def marked(self, mark: str) -> str:
+        return f"{self.of.at_least(ATOM, mark)}{self.mark}{self.field}"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -234,9 +250,8 @@ class Given(Node):
     template: Final[Code]
     args: Final[tuple[Code, ...]]
 
-    @property
-    def text(self) -> str:
-        return f"{self.template.text}<{_listed(self.args)}>"
+    def marked(self, mark: str) -> str:
+        return f"{self.template.marked(mark)}<{_listed(self.args, deeper(mark))}>"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -248,14 +263,8 @@ class Call(Node):
     def parts(self) -> tuple[Code, ...]:
         return self.function, *self.args
 
-    @property
-    def text(self) -> str:
-        return "".join(self.halves)
-
-    @property
-    def halves(self) -> tuple[str, str]:
-        """The head of the call, and its arguments."""
-        return f"{self.function.text}(", f"{_listed(self.args)})"
+    def marked(self, mark: str) -> str:
+        return f"{self.function.marked(deeper(mark))}({_listed(self.args, mark)})"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -266,13 +275,13 @@ class Braces(Node):
     values: Final[tuple[Code, ...]]
     OWN: ClassVar = 1
 
-    @property
-    def text(self) -> str:
-        return f"{self.type}{{{_listed(self.values)}}}"
+    def marked(self, mark: str) -> str:
+        return f"{self.type}{{{_listed(self.values, mark)}}}"
 
 
-def _listed(parts: Iterable[Code]) -> str:
-    return ", ".join([x.text for x in parts])
+def _listed(parts: Iterable[Code], mark: str) -> str:
+    inner = deeper(mark)
+    return f", {mark}".join([x.marked(inner) for x in parts])
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -286,9 +295,8 @@ class Cast(Node):
     def own_names(self) -> Iterable[str]:
         return self.type.names
 
-    @property
-    def text(self) -> str:
-        return f"({self.type}){self.of.at_least(SIGN)}"
+    def marked(self, mark: str) -> str:
+        return f"({self.type}){self.of.at_least(SIGN, mark)}"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -300,9 +308,8 @@ class Unary(Node):
     OWN: ClassVar = 1
     level: ClassVar[int] = SIGN
 
-    @property
-    def text(self) -> str:
-        of = self.of.at_least(SIGN)
+    def marked(self, mark: str) -> str:
+        of = self.of.at_least(SIGN, mark)
         return f"{self.op}({of})" if of.startswith(self.op) else f"{self.op}{of}"
 
 
@@ -312,9 +319,8 @@ class After(Node):
 
     of: Final[Code]
 
-    @property
-    def text(self) -> str:
-        return f"{self.of.text}++"
+    def marked(self, mark: str) -> str:
+        return f"{self.of.marked(mark)}++"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -335,12 +341,12 @@ class Binary(Node):
     def level(self) -> int:
         return LEVELS[self.op]
 
-    @property
-    def text(self) -> str:
-        level = LEVELS[self.op]
+    def marked(self, mark: str) -> str:
+        level, inner = LEVELS[self.op], deeper(mark)
         least = _LEAST.get(level, SUM)
         left = level if level in (AND, OR) else max(level, least)
-        return f"{self.left.at_least(left)} {self.op} {self.right.at_least(max(level + 1, least))}"
+        before = self.left.at_least(left, mark if self.left.level == level else inner)
+        return f"{before} {mark}{self.op} {self.right.at_least(max(level + 1, least), inner)}"
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -350,9 +356,9 @@ class Every(Node):
     tests: Final[tuple[Code, ...]]
     level: ClassVar[int] = BITAND
 
-    @property
-    def text(self) -> str:
-        return " & ".join([x.at_least(SIGN) for x in self.tests])
+    def marked(self, mark: str) -> str:
+        inner = deeper(mark)
+        return f" {mark}& ".join([x.at_least(SIGN, inner) for x in self.tests])
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -362,14 +368,10 @@ class Select(Node):
     orelse: Final[Code]
     level: ClassVar[int] = COND
 
-    @property
-    def text(self) -> str:
-        return " ".join(self.halves)
-
-    @property
-    def halves(self) -> tuple[str, str]:
-        """The test, and what it selects from."""
-        return self.test.at_least(COMPARE), f"? {self.then.at_least(SUM)} : {self.orelse.at_least(SUM)}"
+    def marked(self, mark: str) -> str:
+        inner = deeper(mark)
+        test, then = self.test.at_least(COMPARE, inner), self.then.at_least(SUM, inner)
+        return f"{test} {mark}? {then} {mark}: {self.orelse.at_least(SUM, inner)}"
 
 
 def nodes(x: Code) -> Iterator[Code]:

@@ -227,7 +227,8 @@ NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x;
     return (nl_i64)((nl_u32)x % few);
 }
 NL_FN nl_u32 nl_later(nl_u32 now, nl_u32 late, nl_u32 slots) {
@@ -266,7 +267,9 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
 }
-extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
+    k0_initial_value_block(NL_TASK(k0_row));
+}
 
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
 struct k1_row {
@@ -367,7 +370,9 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
         if (nl_two) nl_work(nl_b, nl_load_b);
     }
 }
-extern "C" __global__ void NL_BLOCK k1_neuron_update(NL_ARGUMENTS) { k1_neuron_update_block(NL_TASK(k1_row)); }
+extern "C" __global__ void NL_BLOCK k1_neuron_update(NL_ARGUMENTS) {
+    k1_neuron_update_block(NL_TASK(k1_row));
+}
 
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
 struct k2_row {
@@ -404,7 +409,9 @@ NL_FN void k2_record_spikes_block(const nl_task &nl_t)
     __syncthreads();
     if (threadIdx.x == 0) used_p_[0] = at + number;
 }
-extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) { k2_record_spikes_block(NL_TASK(k2_row)); }
+extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) {
+    k2_record_spikes_block(NL_TASK(k2_row));
+}
 
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
 struct k3_row {
@@ -448,7 +455,9 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
         row_p_[i + 1] = k;
     }
 }
-extern "C" __global__ void NL_BLOCK k3_count_synapses(NL_ARGUMENTS) { k3_count_synapses_block(NL_TASK(k3_row)); }
+extern "C" __global__ void NL_BLOCK k3_count_synapses(NL_ARGUMENTS) {
+    k3_count_synapses_block(NL_TASK(k3_row));
+}
 
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
 struct k4_row {
@@ -485,7 +494,9 @@ NL_FN void k4_scan_synapses_block(const nl_task &nl_t)
         __syncthreads();
     }
 }
-extern "C" __global__ void NL_BLOCK k4_scan_synapses(NL_ARGUMENTS) { k4_scan_synapses_block(NL_TASK(k4_row)); }
+extern "C" __global__ void NL_BLOCK k4_scan_synapses(NL_ARGUMENTS) {
+    k4_scan_synapses_block(NL_TASK(k4_row));
+}
 
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
 struct k5_row {
@@ -529,7 +540,9 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k5_fill_synapses(NL_ARGUMENTS) { k5_fill_synapses_block(NL_TASK(k5_row)); }
+extern "C" __global__ void NL_BLOCK k5_fill_synapses(NL_ARGUMENTS) {
+    k5_fill_synapses_block(NL_TASK(k5_row));
+}
 
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
 struct k6_row {
@@ -592,7 +605,9 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
         k6_propagation_into_ge_event(self, step, list[event], share.thread, share.threads);
     }
 }
-extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) { k6_propagation_into_ge_block(NL_TASK(k6_row)); }
+extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) {
+    k6_propagation_into_ge_block(NL_TASK(k6_row));
+}
 
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
 struct k7_row {
@@ -628,7 +643,9 @@ NL_FN void k7_record_trace_block(const nl_task &nl_t)
     __syncthreads();
     if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) used_p_[0] = sample + 1;
 }
-extern "C" __global__ void NL_BLOCK k7_record_trace(NL_ARGUMENTS) { k7_record_trace_block(NL_TASK(k7_row)); }
+extern "C" __global__ void NL_BLOCK k7_record_trace(NL_ARGUMENTS) {
+    k7_record_trace_block(NL_TASK(k7_row));
+}
 
 /* ---- k8  exc.ge: record trace  (models/cuba.yaml:66:5) */
 struct k8_row {
@@ -669,5 +686,7 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
     __syncthreads();
     if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) used_p_[0] = sample + 1;
 }
-extern "C" __global__ void NL_BLOCK k8_record_trace(NL_ARGUMENTS) { k8_record_trace_block(NL_TASK(k8_row)); }
+extern "C" __global__ void NL_BLOCK k8_record_trace(NL_ARGUMENTS) {
+    k8_record_trace_block(NL_TASK(k8_row));
+}
 

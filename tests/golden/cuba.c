@@ -109,7 +109,8 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;
     nl_u64 x = (nl_u64)step;
-    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    /* 2^32 leaves the same rest as the factor */
+    while (x >> 32) x = (x >> 32) * ((nl_u64)(0xffffffffu % few) + 1) + (nl_u32)x;
     return (nl_i64)((nl_u32)x % few);
 }
 /* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
@@ -175,7 +176,7 @@ NL_FN void nl__unpack(nl_u32 *out, const nl_lanes c[4]) {
 #endif
 }
 
-/* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; `first` is a multiple of 4. */
+/* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; 4 divides `first`. */
 static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 step, nl_u32 draw) {
 #if defined(__AVX512F__)
     const nl_lanes count = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -351,7 +352,8 @@ NL_KERNEL(k3_count_synapses) {
                 for (nl_u32 t = 0; t < 16; t++) {
                     const nl_i64 b = nl_outcome(rest_below, second[t]);
                     nl_i64 a = 0; /* rarely more */
-                    if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
+                    if (first[t] > blocks_below[0])
+                        a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
                     c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
                     if (c >= pool) break;
                     if (a >= 256LL) continue;
@@ -412,7 +414,8 @@ NL_KERNEL(k5_fill_synapses) {
                 for (nl_u32 t = 0; t < 16; t++) {
                     const nl_i64 b = nl_outcome(rest_below, second[t]);
                     nl_i64 a = 0; /* rarely more */
-                    if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
+                    if (first[t] > blocks_below[0])
+                        a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
                     c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
                     if (c >= pool) break;
                     if (a >= 256LL) continue;
@@ -522,11 +525,12 @@ NL_KERNEL(k7_record_trace) {
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value, k1_neuron_update, k2_record_spikes, k3_count_synapses, k4_scan_synapses,
-    k5_fill_synapses, k6_propagation_into_ge, k7_record_trace, 0,
+    k0_initial_value, k1_neuron_update, k2_record_spikes, k3_count_synapses,
+    k4_scan_synapses, k5_fill_synapses, k6_propagation_into_ge, k7_record_trace,
+    0,
 };
 
-/* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the state of before. */
+/* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the one before. */
 static nl_u64 nl_denormals(int zero, nl_u64 state) {
     nl_u64 was = 0;
 #if defined(__x86_64__) || defined(__i386__)

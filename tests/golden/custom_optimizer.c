@@ -275,7 +275,7 @@ NL_FN void nl__unpack(nl_u32 *out, const nl_lanes c[4]) {
 #endif
 }
 
-/* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; `first` is a multiple of 4. */
+/* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; 4 divides `first`. */
 static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 step, nl_u32 draw) {
 #if defined(__AVX512F__)
     const nl_lanes count = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -334,8 +334,9 @@ typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_
 
 /* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch` apart. Inlined with O and U
    known, its arrays are registers. */
-NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
-                  nl_vec *acc, nl_i64 pitch) {
+NL_FN void nl_tile(const int O, const int U,
+                   const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
+                   nl_vec *acc, nl_i64 pitch) {
     const real *at_x[16], *at_w[16];
     nl_vec sum[32], v[16];
     NL_UNROLL(16) for (int u = 0; u < U; u++) at_x[u] = x[u];
@@ -352,7 +353,8 @@ NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *c
 }
 #define NL_TILES(X) X(8, 3) X(6, 4) X(4, 6) X(4, 5) X(2, 10) X(1, 12) X(8, 2) X(16, 1)
 #define NL_TILE(O, U) \
-    NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) { \
+    NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, \
+        nl_vec *acc, nl_i64 pitch) { \
         nl_tile(O, U, x, w, tap, end, acc, pitch); \
     }
 NL_TILES(NL_TILE)
@@ -377,14 +379,20 @@ NL_ONCE void nl_transpose(nl_vec *v) {
     }
     NL_UNROLL(4) for (int i = 0; i < NL_LANES; i += 4)
         NL_UNROLL(2) for (int j = 0; j < 2; j++) {
-            v[i + 2 * j] = __builtin_shufflevector(w[i + j], w[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-            v[i + 2 * j + 1] = __builtin_shufflevector(w[i + j], w[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+            v[i + 2 * j] = __builtin_shufflevector(w[i + j], w[i + j + 2],
+                                                   0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+            v[i + 2 * j + 1] = __builtin_shufflevector(w[i + j], w[i + j + 2],
+                                                       2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
         }
     NL_UNROLL(4) for (int j = 0; j < 4; j++) {
-        const nl_vec ab = __builtin_shufflevector(v[j], v[j + 4], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        const nl_vec cd = __builtin_shufflevector(v[j + 8], v[j + 12], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        const nl_vec ba = __builtin_shufflevector(v[j], v[j + 4], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-        const nl_vec dc = __builtin_shufflevector(v[j + 8], v[j + 12], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const nl_vec ab =
+            __builtin_shufflevector(v[j], v[j + 4], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec cd =
+            __builtin_shufflevector(v[j + 8], v[j + 12], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec ba =
+            __builtin_shufflevector(v[j], v[j + 4], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const nl_vec dc =
+            __builtin_shufflevector(v[j + 8], v[j + 12], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
         w[j] = __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
         w[j + 4] = __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
         w[j + 8] = __builtin_shufflevector(ba, dc, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
@@ -588,7 +596,10 @@ NL_KERNEL(k6_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] = nl_tanh_f32(sum[lane] + bias_p_[o + j]);
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
+                lane++)
+                    activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] =
+                        nl_tanh_f32(sum[lane] + bias_p_[o + j]);
                     }
             }
         }
@@ -624,7 +635,8 @@ NL_KERNEL(k7_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
+                lane++) biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
                     }
             }
         }
@@ -843,7 +855,8 @@ NL_KERNEL(k14_elementwise) {
                     real acc_ = 0.0f + (d1 == label_p_[d0 * 16 + lane] ? picked_grad_ : 0.0f);
                     const real total_grad_ = total_grad_p_[d0 * 16 + lane];
                     const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
-                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc_ + total_grad_ * nl_exp_f32(biased_ - x_p_[d0 * 16 + lane]);
+                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] =
+                        acc_ + total_grad_ * nl_exp_f32(biased_ - x_p_[d0 * 16 + lane]);
                 }
     }
 }
@@ -897,13 +910,16 @@ NL_KERNEL(k16_lanes_dense) {
             for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
                 nl_vec acc[32];
-                nl_dense_sums(s_tile_, biased_grad_sum_p_, first, s_blocks_, x_p_, o, s_outs_, s_w_out_, tap, s_ins_, acc);
+                nl_dense_sums(s_tile_, biased_grad_sum_p_, first, s_blocks_, x_p_, o, s_outs_, s_w_out_, tap, s_ins_,
+                    acc);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
+                lane++) {
                             const real activated_ = activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane];
-                            biased_grad_p_[(first + u) * biased_grad_by_n_ + (o + j) * 16 + lane] = sum[lane] * (1.0f - activated_ * activated_);
+                            biased_grad_p_[(first + u) * biased_grad_by_n_ + (o + j) * 16 + lane] =
+                                sum[lane] * (1.0f - activated_ * activated_);
                         }
                     }
             }
@@ -1083,14 +1099,15 @@ NL_KERNEL(k20_sum_over_d1) {
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0, k3_elementwise, k4_batch_of_data_flat,
-    k5_batch_of_data_labels, k6_lanes_dense, k7_lanes_dense, k8_maximum_over_d1, k9_sum_over_d1,
-    k10_elements, k11_sum_over_d0, k12_minimum_over_d1, k13_sum_over_d0, k14_elementwise,
-    k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient, k18_optimizer_update, k19_sum_over_d0,
+    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0, k3_elementwise,
+    k4_batch_of_data_flat, k5_batch_of_data_labels, k6_lanes_dense, k7_lanes_dense,
+    k8_maximum_over_d1, k9_sum_over_d1, k10_elements, k11_sum_over_d0,
+    k12_minimum_over_d1, k13_sum_over_d0, k14_elementwise, k15_sum_over_d0,
+    k16_lanes_dense, k17_dense_weight_gradient, k18_optimizer_update, k19_sum_over_d0,
     k20_sum_over_d1, 0,
 };
 
-/* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the state of before. */
+/* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the one before. */
 static nl_u64 nl_denormals(int zero, nl_u64 state) {
     nl_u64 was = 0;
 #if defined(__x86_64__) || defined(__i386__)

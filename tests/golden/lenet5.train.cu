@@ -23,7 +23,9 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
 }
-extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
+    k0_initial_value_block(NL_TASK(k0_row));
+}
 
 /* ---- k1  batch.mask: rows that exist  (models/lenet5.yaml:25:5) */
 struct k1_row {
@@ -65,7 +67,9 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) { k1_rows_that_exist_block(NL_TASK(k1_row)); }
+extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) {
+    k1_rows_that_exist_block(NL_TASK(k1_row));
+}
 
 /* ---- k2  batch.count: sum over d0 */
 struct k2_row {
@@ -90,7 +94,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_) & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
+    const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_)
+        & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
     const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -127,8 +132,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -190,7 +195,9 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_d0(NL_ARGUMENTS) { k2_sum_over_d0_block(NL_TASK(k2_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_d0(NL_ARGUMENTS) {
+    k2_sum_over_d0_block(NL_TASK(k2_row));
+}
 
 /* ---- k3  image: batch of data.images  (models/lenet5.yaml:10:5) */
 struct k3_row {
@@ -246,7 +253,9 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) { k3_batch_of_data_images_block(NL_TASK(k3_row)); }
+extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) {
+    k3_batch_of_data_images_block(NL_TASK(k3_row));
+}
 
 /* ---- k4  label: batch of data.labels  (models/lenet5.yaml:11:5) */
 struct k4_row {
@@ -300,7 +309,9 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) { k4_batch_of_data_labels_block(NL_TASK(k4_row)); }
+extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) {
+    k4_batch_of_data_labels_block(NL_TASK(k4_row));
+}
 
 /* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
 struct k5_row {
@@ -322,7 +333,8 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_u32 d4_inverse = nl_inverse(n_d4_);
     const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_) & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_)
+        & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -342,10 +354,13 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
         };
         if (!nl_wide) nl_point(0);
         else nl_each<4>(nl_point);
-        nl_write(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_, nl_wide);
+        nl_write(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_,
+            nl_wide);
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS) {
+    k5_elementwise_block(NL_TASK(k5_row));
+}
 
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
 struct k6_row {
@@ -369,7 +384,8 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_;
     const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
     const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_,
+        (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
     nl_p.weights = weight_p_;
     nl_p.by_o = (nl_i32)weight_by_k_;
     nl_p.by_c = (nl_i32)weight_by_c_;
@@ -403,7 +419,8 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
     const nl_i64 n = nl_own.n, oh = nl_own.i;
     const real *nl_at = nl_in_shared(nl_own.at);
 #pragma unroll 1
-    for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at += nl_own.far) {
+    for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at +=
+            nl_own.far) {
         nl_read nl_x[4];
         NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
@@ -414,7 +431,8 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
             const nl_i64 ow = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (ow >= nl_own.j_end) continue;
             const real bias_ = nl_x[nl_p].bias_;
-            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = nl_max_f32(nl_x[nl_p].sum + bias_, 0.0f);
+            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] =
+                nl_max_f32(nl_x[nl_p].sum + bias_, 0.0f);
         }
     }
 }
@@ -457,7 +475,8 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
         nl_few<real> nl_x_p_[2] = {};
         nl_each<2>([&](int r) {
             const nl_i64 s = 0;
-            nl_x_p_[r] = nl_get_line<2, real>(&x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_]);
+            nl_x_p_[r] = nl_get_line<2, real>(&x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_
+                + 2 * ow + s + x_from3_]);
         });
         real acc = -NL_INF_F32;
         nl_each<2>([&](int r) {
@@ -476,10 +495,13 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
             });
         });
         real activated_grad_first_ = acc1;
-        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
+        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_
+            + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k7_rows_over_r_s(NL_ARGUMENTS) { k7_rows_over_r_s_block(NL_TASK(k7_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k7_rows_over_r_s(NL_ARGUMENTS) {
+    k7_rows_over_r_s_block(NL_TASK(k7_row));
+}
 
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
 struct k8_row {
@@ -615,7 +637,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
+    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0)
+        & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -653,8 +676,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
-                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_max_f32>({{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -700,8 +723,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
-                    {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 2, nl_sum_of<real>>({{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc1 = nl_all.of[0];
                 acc2 = nl_all.of[1];
@@ -747,8 +770,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_min_f32>(
-                    {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_min_f32>({{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc3 = nl_all.of[0];
             }
@@ -770,7 +793,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                     const real x_ = nl_x.x_p_.x[nl_n];
                     const nl_i32 label_ = label_p_[d0];
                     const real picked_grad_ = picked_grad_p_[d0];
-                    nl_x.biased_grad_sum_p_.x[nl_n] = (d1 + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                    nl_x.biased_grad_sum_p_.x[nl_n] =
+                        (d1 + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
                 };
                 nl_each<4>(nl_point);
                 nl_write(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, true);
@@ -794,7 +818,8 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 real x_ = nl_load_of.x_;
                 nl_i32 label_ = nl_load_of.label_;
                 real picked_grad_ = nl_load_of.picked_grad_;
-                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] =
+                    (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -808,7 +833,9 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k10_rows_over_d1(NL_ARGUMENTS) { k10_rows_over_d1_block(NL_TASK(k10_row)); }
+extern "C" __global__ void NL_BLOCK k10_rows_over_d1(NL_ARGUMENTS) {
+    k10_rows_over_d1_block(NL_TASK(k10_row));
+}
 
 /* ---- k11  loss: sum over d0 */
 struct k11_row {
@@ -862,8 +889,8 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all =
+                nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
@@ -875,7 +902,9 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d0(NL_ARGUMENTS) { k11_sum_over_d0_block(NL_TASK(k11_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d0(NL_ARGUMENTS) {
+    k11_sum_over_d0_block(NL_TASK(k11_row));
+}
 
 /* ---- k12  metric.accuracy.after: sum over d0 */
 struct k12_row {
@@ -922,8 +951,8 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all =
+                nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
@@ -933,7 +962,9 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d0(NL_ARGUMENTS) { k12_sum_over_d0_block(NL_TASK(k12_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d0(NL_ARGUMENTS) {
+    k12_sum_over_d0_block(NL_TASK(k12_row));
+}
 
 /* ---- k13  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
 struct k13_row {
@@ -995,8 +1026,8 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_apart();
     }
-    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
-        {{parts[0], parts[1], parts[2], parts[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
+        nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
     const nl_i64 nl_first_own = d1;
     nl_each<4>([&](int nl_n) {
@@ -1006,7 +1037,9 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         bias_grad_p_[d1] = acc;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) {
+    k13_sum_over_d0_block(NL_TASK(k13_row));
+}
 
 /* ---- k14  conv2.biased.grad.of_windows.flat: matmul  (models/lenet5.yaml:19:7) */
 struct k14_row {
@@ -1143,7 +1176,8 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
         const auto nl_more = [&](int) {
-            const real biased_grad_of_windows_ = biased_grad_of_windows_p_[d1 * biased_grad_of_windows_by_d1_ + d0 * biased_grad_of_windows_by_d0_ + d2];
+            const real biased_grad_of_windows_ = biased_grad_of_windows_p_[d1 * biased_grad_of_windows_by_d1_
+                + d0 * biased_grad_of_windows_by_d0_ + d2];
             acc += biased_grad_of_windows_;
             r += nl_group;
             d2 += d2_step;
@@ -1160,8 +1194,8 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all =
+                nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
@@ -1170,7 +1204,9 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) { k16_sum_over_d0_d2_d3_block(NL_TASK(k16_row)); }
+extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) {
+    k16_sum_over_d0_d2_d3_block(NL_TASK(k16_row));
+}
 
 /* ---- k17  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
 struct k17_row {
@@ -1198,7 +1234,9 @@ NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convol
     const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
     const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
     const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1)), places_p_};
+    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_,
+        (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_,
+        (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1)), places_p_};
     nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
     nl_p.by_o = (nl_i32)x_by_c_;
     nl_p.by_c = (nl_i32)x_by_k_;
@@ -1234,18 +1272,21 @@ NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_st
     const nl_i64 n = nl_own.n, i2 = nl_own.i;
     const real *nl_at = nl_in_shared(nl_own.at);
 #pragma unroll 1
-    for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at += nl_own.far) {
+    for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at +=
+            nl_own.far) {
         nl_read nl_x[4];
         NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 i3 = nl_own.j + nl_q;
-            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_ + i3]};
+            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_
+                + i3]};
         }
         NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const nl_i64 i3 = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (i3 >= nl_own.j_end) continue;
             const real x_ = nl_x[nl_p].x_;
-            biased_grad_of_windows_p_[n * biased_grad_of_windows_by_n_ + c * biased_grad_of_windows_by_c_ + i2 * biased_grad_of_windows_by_i2_ + i3] = nl_x[nl_p].sum * (x_ > 0.0f ? 1.0f : 0.0f);
+            biased_grad_of_windows_p_[n * biased_grad_of_windows_by_n_ + c * biased_grad_of_windows_by_c_
+                + i2 * biased_grad_of_windows_by_i2_ + i3] = nl_x[nl_p].sum * (x_ > 0.0f ? 1.0f : 0.0f);
         }
     }
 }
@@ -1273,8 +1314,10 @@ NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, n
     const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
     const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
     const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
-    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_,
+        (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
+    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_,
+        (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;
     nl_p.tap = 1;
@@ -1298,7 +1341,8 @@ NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, con
         const int nl_channel = nl_filter % nl_own.stride, nl_out = nl_filter / nl_own.stride;
         if (nl_out >= nl_own.outs || nl_channel >= nl_own.channels) continue;
         const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
-        const nl_i64 r = nl_row, s = nl_tap;
+        const nl_i64 r = nl_row,
+            s = nl_tap;
         weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = nl_own.at[nl_e];
     }
 }
@@ -1328,7 +1372,8 @@ NL_FN void k19_optimizer_update_block(const nl_task &nl_t)
     const real power = nl_pow_f32(beta1_, (real)step);
     const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
-    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_) & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_)
+        & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
@@ -1346,7 +1391,8 @@ NL_FN void k19_optimizer_update_block(const nl_task &nl_t)
                 nl_few<real, 4> gradient_p_;
                 nl_few<real, 4> m_p_;
                 nl_few<real, 4> v_p_;
-            } nl_x = {nl_as<real>(nl_param_p_), nl_as<real>(nl_gradient_p_), nl_as<real>(nl_m_p_), nl_as<real>(nl_v_p_)};
+            } nl_x = {nl_as<real>(nl_param_p_), nl_as<real>(nl_gradient_p_), nl_as<real>(nl_m_p_),
+                nl_as<real>(nl_v_p_)};
             const auto nl_point = [&](int nl_n) {
                 const real gradient_ = nl_x.gradient_p_.x[nl_n];
                 real m_ = nl_x.m_p_.x[nl_n];
@@ -1375,7 +1421,9 @@ NL_FN void k19_optimizer_update_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARGUMENTS) { k19_optimizer_update_block(NL_TASK(k19_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARGUMENTS) {
+    k19_optimizer_update_block(NL_TASK(k19_row));
+}
 
 /* ---- k20  batch.count: sum over d0 */
 struct k20_row {
@@ -1418,8 +1466,8 @@ NL_FN void k20_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all =
+                nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
@@ -1431,7 +1479,9 @@ NL_FN void k20_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_d0(NL_ARGUMENTS) { k20_sum_over_d0_block(NL_TASK(k20_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_d0(NL_ARGUMENTS) {
+    k20_sum_over_d0_block(NL_TASK(k20_row));
+}
 
 /* ---- k21  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
 struct k21_row {
@@ -1454,7 +1504,8 @@ NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 oh_inverse = nl_inverse(n_oh_);
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 2 * blockDim.x) & (n_ow_ % 2 == 0) & nl_is_aligned<2>(y_p_) & (y_by_n_ % 2 == 0) & (y_by_c_ % 2 == 0) & (y_by_oh_ % 2 == 0);
+    const bool nl_wide = (nl_t.chunk >= 2 * blockDim.x) & (n_ow_ % 2 == 0) & nl_is_aligned<2>(y_p_) & (y_by_n_ % 2 == 0)
+        & (y_by_c_ % 2 == 0) & (y_by_oh_ % 2 == 0);
     const int nl_width = nl_wide ? 2 : 1;
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1471,7 +1522,8 @@ NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t)
             real acc = -NL_INF_F32;
             nl_each<2>([&](int r) {
                 nl_each<2>([&](int s) {
-                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * (ow + nl_n) + s + x_from3_];
+                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_
+                        + 2 * (ow + nl_n) + s + x_from3_];
                     acc = nl_max_f32(acc, x_);
                 });
             });
@@ -1482,7 +1534,9 @@ NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t)
         nl_write(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_wide);
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARGUMENTS) { k21_maximum_over_r_s_block(NL_TASK(k21_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARGUMENTS) {
+    k21_maximum_over_r_s_block(NL_TASK(k21_row));
+}
 
 /* ---- k22  loss.largest: rows over d1 */
 struct k22_row {
@@ -1547,8 +1601,8 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
-                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_max_f32>({{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -1594,8 +1648,8 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
-                    {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 2, nl_sum_of<real>>({{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc1 = nl_all.of[0];
                 acc2 = nl_all.of[1];
@@ -1639,8 +1693,8 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_min_f32>(
-                    {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_min_f32>({{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc3 = nl_all.of[0];
             }
@@ -1651,10 +1705,12 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) { k22_rows_over_d1_block(NL_TASK(k22_row)); }
+extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) {
+    k22_rows_over_d1_block(NL_TASK(k22_row));
+}
 
 
-/* ---- direct_conv_5_step_1_tap_1: k6 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1 (nl_group says for which): k6 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1677,7 +1733,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_narrow: k6 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_narrow (nl_group says for which): k6 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1700,7 +1756,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_six: k6 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_six (nl_group says for which): k6 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_six(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1723,7 +1779,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- matmul: k8, k9, k14, k15 (nl_group says which) */
+/* ---- matmul (nl_group says for which): k8, k9, k14, k15 */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -1763,7 +1819,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2: k17 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2 (nl_group says for which): k17 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1786,7 +1842,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow: k17 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow (nl_group says for which): k17 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1809,7 +1865,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six: k17 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six (nl_group says for which): k17 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_six(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1832,7 +1888,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     }
 }
 
-/* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2: k18 (nl_group says which) */
+/* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2 (nl_group says for which): k18 */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
 {
     __shared__ nl_weights nl_p;

@@ -23,7 +23,9 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
 }
-extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
+    k0_initial_value_block(NL_TASK(k0_row));
+}
 
 /* ---- k1  lstm.rows: batch of data.image  (models/lstm.yaml:11:5) */
 struct k1_row {
@@ -84,7 +86,9 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_batch_of_data_image_block(NL_TASK(k1_row)); }
+extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) {
+    k1_batch_of_data_image_block(NL_TASK(k1_row));
+}
 
 /* ---- k2  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
 struct k2_row {
@@ -173,7 +177,9 @@ NL_FN void k3_elementwise_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k3_elementwise(NL_ARGUMENTS) { k3_elementwise_block(NL_TASK(k3_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k3_elementwise(NL_ARGUMENTS) {
+    k3_elementwise_block(NL_TASK(k3_row));
+}
 
 /* ---- k4  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
 struct k4_row {
@@ -291,7 +297,8 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
         const real input_carried_ = input_carried_p_[n * input_carried_by_n_ + o];
         const real input_given_ = input_given_p_[n * input_given_by_n_ + o];
         const real cell_given_ = cell_given_p_[n * cell_given_by_n_ + o];
-        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_given_) * memory_before_ + nl_sigmoid_f32(input_carried_ + input_given_) * nl_tanh_f32(nl_s.at[nl_e] + cell_given_);
+        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_given_) * memory_before_
+            + nl_sigmoid_f32(input_carried_ + input_given_) * nl_tanh_f32(nl_s.at[nl_e] + cell_given_);
     }
 }
 
@@ -385,8 +392,10 @@ NL_FN void k7_moved_block(const nl_task &nl_t)
         nl_u64 rest = e;
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
-        const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_ ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
-        const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_ ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
+        const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_
+            ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
+        const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_
+            ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
         return nl_load_found{d1, d0, last_, backward_last_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
@@ -407,10 +416,12 @@ NL_FN void k7_moved_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k7_moved(NL_ARGUMENTS) { k7_moved_block(NL_TASK(k7_row)); }
+extern "C" __global__ void NL_BLOCK k7_moved(NL_ARGUMENTS) {
+    k7_moved_block(NL_TASK(k7_row));
+}
 
 
-/* ---- matmul: k2, k4, k5, k6 (nl_group says which) */
+/* ---- matmul (nl_group says for which): k2, k4, k5, k6 */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -458,8 +469,8 @@ struct __align__(16) nl_unit {
     real x[NL_UNIT];
 };
 
-/* Of the records of a chain's stages, `line` bytes apart, the last `many` of those before number `end` come `times` times. A
-   cursor is at one of them in some turn. */
+/* Of the records of a chain's stages, `line` bytes apart, the last `many` of those before number `end` come `times`
+   times. A cursor is at one of them in some turn. */
 struct nl_turns {
     nl_i32 end, many, times, line;
 };
@@ -479,8 +490,8 @@ struct __align__(8) nl_feed_to {
     nl_i32 slot, pitch;
 };
 
-/* The points of a stage that are at hand: outputs from `out` on, 2^bits side by side, of samples from `first` on, of which
-   the block has `before` more; `size` of them. */
+/* The points of a stage that are at hand: outputs from `out` on, 2^bits side by side, of samples from `first` on, of
+   which the block has `before` more; `size` of them. */
 struct nl_points {
     const real *sums;
     real *values;
@@ -543,7 +554,8 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
             const real forget_given_ = forget_given_p_[n * forget_given_by_n_ + o];
             const real input_given_ = input_given_p_[n * input_given_by_n_ + o];
             const real cell_given_ = cell_given_p_[n * cell_given_by_n_ + o];
-            real memory_ = nl_sigmoid_f32(nl_y1 + forget_given_) * memory_before_ + nl_sigmoid_f32(nl_y0 + input_given_) * nl_tanh_f32(acc + cell_given_);
+            real memory_ = nl_sigmoid_f32(nl_y1 + forget_given_) * memory_before_
+                + nl_sigmoid_f32(nl_y0 + input_given_) * nl_tanh_f32(acc + cell_given_);
             nl_y2 = memory_;
             nl_at2 = &memory_p_[n * memory_by_n_ + o];
         }
@@ -592,8 +604,9 @@ NL_FN void nl_next_record(nl_cursor &at, const nl_turns &c) {
     at.turn++;
 }
 
-/* Moves the words of a record that has arrived, by the warp that has fetched it. A record begins with how many these are;
-   behind its `bytes` in memory is, for each of them, how much further on it is in each turn (times 2^16), and which word. */
+/* Moves the words of a record that has arrived, by the warp that has fetched it. A record begins with how many these
+   are; behind its `bytes` in memory is, for each of them, how much further on it is in each turn (times 2^16),
+   and which word. */
 NL_FN void nl_move(char *record, const nl_cursor &at, int bytes) {
     const nl_i64 *const moves = nl_global((const nl_i64 *)(at.at + bytes));
     const int many = *(const nl_i32 *)record;
@@ -614,8 +627,8 @@ NL_FN void nl_arrived_here() {
 #define NL_TILE 4 /* samples that are summed at once */
 #define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
 
-/* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows are
-   `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
+/* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows
+   are `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
 struct __align__(16) nl_matrix {
     const real *from;
     nl_i64 by_row;
@@ -634,17 +647,18 @@ struct __align__(16) nl_stage {
     nl_i32 moves, what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused;
 };
 
-/* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
-   a sample, in memory by_sample apart, here at `slot` and `pitch` apart. They are brought there, if they are `fresh`. */
+/* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values
+   of a sample, in memory by_sample apart, here at `slot` and `pitch` apart. They are brought there, if they are
+   `fresh`. */
 struct __align__(16) nl_factor {
     const real *values;
     nl_i64 by_sample;
     nl_i32 at, by_out, by_term, slot, fresh, terms, pitch, unused;
 };
 
-/* A chain; its matrices and the records of its stages (`record` bytes each) follow. `values`, `sums`: where they stand in
-   shared memory, in reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which
-   threads have something in registers. */
+/* A chain; its matrices and the records of its stages (`record` bytes each) follow. `values`, `sums`: where they stand
+   in shared memory, in reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for
+   which threads have something in registers. */
 struct __align__(16) nl_chain {
     nl_i64 samples;
     nl_i32 matrices, stages, record, values, sums, turn, records, mine;
@@ -715,7 +729,8 @@ NL_FN void nl_bring(real *values, const nl_factor &f, nl_i64 first, int samples)
 /* This thread's part of an output of S samples: every 2^split-th unit of terms from `unit` on. DEEP: terms are
    neighbours in the matrix. */
 template <int S, bool DEEP>
-NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matrix, const real *values, int unit, real *sums) {
+NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matrix, const real *values, int unit,
+                      real *sums) {
     const int step = NL_UNIT << split, by = DEEP ? step : step * f.by_term, pitch = f.pitch, by_term = f.by_term;
     nl_unit acc[S] = {};
     matrix += unit * NL_UNIT * (DEEP ? 1 : by_term);
@@ -761,8 +776,8 @@ NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real
 }
 
 /* What a thread does in all stages for which it has its units of a matrix in registers: those of product `way`, every
-   `step`th real of the values from real `from` on, `last` of them behind the first; its parts of sums go to `at` (for one
-   sample). Behind the last unit there is nothing to add: the matrix is 0 there. */
+   `step`th real of the values from real `from` on, `last` of them behind the first; its parts of sums go to `at` (for
+   one sample). Behind the last unit there is nothing to add: the matrix is 0 there. */
 struct nl_mine {
     nl_unit units[NL_MINE];
     int way, pitch, from, step, last, at;
@@ -783,7 +798,8 @@ NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real 
     mine.at = (mine.way << l.split) + unit;
     NL_UNROLL for (int u = 0; u < NL_MINE; u++) {
         const int k = mine.from + u * mine.step;
-        NL_UNROLL for (int i = 0; i < NL_UNIT; i++) mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0;
+        NL_UNROLL for (int i = 0; i < NL_UNIT; i++)
+            mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0;
     }
 }
 
@@ -799,7 +815,8 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
         NL_UNROLL for (int g = 0; g < NL_MINE / 4; g++) {
             if (4 * g * mine.step > mine.last) continue;
             nl_unit y[4];
-            NL_UNROLL for (int k = 0; k < 4; k++) y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last));
+            NL_UNROLL for (int k = 0; k < 4; k++)
+                y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last));
             NL_UNROLL for (int k = 0; k < 4; k++) {
                 NL_UNROLL for (int i = 0; i < NL_UNIT; i++) acc.x[i] += mine.units[4 * g + k].x[i] * y[k].x[i];
             }
@@ -812,10 +829,10 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
 
 /* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read
    after a barrier. 256 threads sum, the others have what comes next fetched meanwhile: the record of the stage
-   after the next one, and what the next one reads; they wait for the copies of a stage in the next one, while the others
-   go through their links. Products of a stage are summed together, and then each thread goes through all links of its points.
-   Records have three places: that of this stage, of the next one, and of the one before, which the one after the next
-   takes; sums two in turn, so that a barrier for each tile is enough. */
+   after the next one, and what the next one reads; they wait for the copies of a stage in the next one, while the
+   others go through their links. Products of a stage are summed together, and then each thread goes through all links
+   of its points. Records have three places: that of this stage, of the next one, and of the one before, which the one
+   after the next takes; sums two in turn, so that a barrier for each tile is enough. */
 extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
 {
     extern __shared__ __align__(16) char nl_chip[];

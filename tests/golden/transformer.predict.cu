@@ -23,7 +23,9 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
 }
-extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
+    k0_initial_value_block(NL_TASK(k0_row));
+}
 
 /* ---- k1  positions_1.weight: initial value (normal)  (models/transformer.yaml:20:7) */
 struct k1_row {
@@ -49,7 +51,9 @@ NL_FN void k1_initial_value_block(const nl_task &nl_t)
         x_p_[i] = mean_ + std_ * nl_normal_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
 }
-extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) { k1_initial_value_block(NL_TASK(k1_row)); }
+extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) {
+    k1_initial_value_block(NL_TASK(k1_row));
+}
 
 /* ---- k2  layer_norm_1.weight: initial value (constant)  (models/transformer.yaml:25:13) */
 struct k2_row {
@@ -89,7 +93,9 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k2_initial_value(NL_ARGUMENTS) {
+    k2_initial_value_block(NL_TASK(k2_row));
+}
 
 /* ---- k3  image: batch of data.image  (models/transformer.yaml:15:5) */
 struct k3_row {
@@ -145,7 +151,9 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) { k3_batch_of_data_image_block(NL_TASK(k3_row)); }
+extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) {
+    k3_batch_of_data_image_block(NL_TASK(k3_row));
+}
 
 /* ---- k4  positions.y: implicit gemm  (models/transformer.yaml:19:7) */
 struct k4_row {
@@ -237,7 +245,9 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_) & nl_is_aligned<4>(bias_p_);
+    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0)
+        & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_)
+        & nl_is_aligned<4>(bias_p_);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -275,8 +285,8 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -315,8 +325,8 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc1 = nl_all.of[0];
             }
@@ -379,7 +389,9 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_d2(NL_ARGUMENTS) { k5_rows_over_d2_block(NL_TASK(k5_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_d2(NL_ARGUMENTS) {
+    k5_rows_over_d2_block(NL_TASK(k5_row));
+}
 
 /* ---- k6  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
 struct k6_row {
@@ -533,7 +545,8 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_)
+        & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -571,8 +584,8 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
-                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_max_f32>({{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -622,7 +635,9 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_d3(NL_ARGUMENTS) { k8_maximum_over_d3_block(NL_TASK(k8_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_d3(NL_ARGUMENTS) {
+    k8_maximum_over_d3_block(NL_TASK(k8_row));
+}
 
 /* ---- k9  seen.softmax.y: sum over d3  (models/transformer.yaml:26:13) */
 struct k9_row {
@@ -642,7 +657,8 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_)
+        & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
@@ -654,7 +670,8 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
 #pragma unroll 1
                 for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d3 = r;
-                    const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+                    const auto nl_softmax_power_p_ =
+                        nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
                     struct {
                         nl_few<real, 4> softmax_power_p_;
                     } nl_x = {nl_as<real>(nl_softmax_power_p_)};
@@ -680,8 +697,8 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -731,7 +748,9 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_d3(NL_ARGUMENTS) { k9_sum_over_d3_block(NL_TASK(k9_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_d3(NL_ARGUMENTS) {
+    k9_sum_over_d3_block(NL_TASK(k9_row));
+}
 
 /* ---- k10  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
 struct k10_row {
@@ -927,7 +946,8 @@ NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real bias_ = bias_p_[o];
-        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = 0.5f * (nl_s.at[nl_e] + bias_) * (1.0f + nl_erf_f32((nl_s.at[nl_e] + bias_) * 0.70710677f));
+        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] =
+            0.5f * (nl_s.at[nl_e] + bias_) * (1.0f + nl_erf_f32((nl_s.at[nl_e] + bias_) * 0.70710677f));
     }
 }
 
@@ -990,8 +1010,8 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc = nl_all.of[0];
             }
@@ -1032,8 +1052,8 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
                 while (r < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
-                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
-                    {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_found =
+                    nl_joined<real, 1, nl_sum_of<real>>({{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
                 acc1 = nl_all.of[0];
             }
@@ -1044,7 +1064,9 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMENTS) { k13_rows_over_d2_block(NL_TASK(k13_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMENTS) {
+    k13_rows_over_d2_block(NL_TASK(k13_row));
+}
 
 /* ---- k14  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
 struct k14_row {
@@ -1086,7 +1108,8 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const struct {
         nl_few<real, 4> x_p_;
         nl_few<real, 4> x_p_2_;
-    } nl_same = {nl_as<real>(nl_get<4>(&x_p_[d1], nl_many, nl_even)), nl_as<real>(nl_get<4>(&x_p_2_[d1], nl_many, nl_even))};
+    } nl_same = {nl_as<real>(nl_get<4>(&x_p_[d1], nl_many, nl_even)),
+        nl_as<real>(nl_get<4>(&x_p_2_[d1], nl_many, nl_even))};
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
@@ -1098,7 +1121,8 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             nl_few<real, 4> x_p_3_;
             real x_p_4_;
             real x_p_5_;
-        } nl_x = {nl_get_aligned<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        } nl_x = {nl_get_aligned<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), x_p_4_[d0 * x_by_d0_2_ + d2],
+            x_p_5_[d0 * x_by_d0_3_ + d2]};
         nl_each<4>([&](int nl_n) {
             const real x_ = nl_same.x_p_.x[nl_n];
             const real x_2_ = nl_same.x_p_2_.x[nl_n];
@@ -1115,7 +1139,8 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             nl_few<real, 4> x_p_3_;
             real x_p_4_;
             real x_p_5_;
-        } nl_x = {nl_as<real>(nl_get<4>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)),
+            x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
         nl_each<4>([&](int nl_n) {
             const real x_ = nl_same.x_p_.x[nl_n];
             const real x_2_ = nl_same.x_p_2_.x[nl_n];
@@ -1137,8 +1162,8 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_apart();
     }
-    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
-        {{parts[0], parts[1], parts[2], parts[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
+        nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
     const nl_i64 nl_first_own = d1;
     nl_each<4>([&](int nl_n) {
@@ -1148,7 +1173,9 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
         y_p_[d0 * y_by_d0_ + d1] = acc;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_d2(NL_ARGUMENTS) { k14_sum_over_d2_block(NL_TASK(k14_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_d2(NL_ARGUMENTS) {
+    k14_sum_over_d2_block(NL_TASK(k14_row));
+}
 
 /* ---- k15  logits.biased: matmul  (models/transformer.yaml:35:7) */
 struct k15_row {
@@ -1202,7 +1229,7 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
 }
 
 
-/* ---- implicit_gemm_plain_plain: k4, k6, k7, k10, k11, k12 (nl_group says which) */
+/* ---- implicit_gemm_plain_plain (nl_group says for which): k4, k6, k7, k10, k11, k12 */
 extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -1255,7 +1282,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
     }
 }
 
-/* ---- matmul: k15 (nl_group says which) */
+/* ---- matmul (nl_group says for which): k15 */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;

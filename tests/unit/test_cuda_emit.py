@@ -21,6 +21,7 @@ from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
 from backends.cuda.run.load_plan import device_table
 from backends.kernel_ir.descriptor import Compiled
+from backends.kernel_ir.layout import WIDTH
 from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.frontend.load import load_model
@@ -116,9 +117,10 @@ def called_by(program: Merged, compiled: Compiled) -> set[str]:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in MODELS])
 def test_what_launches_call_is_compiled(name: str) -> None:
-    """Of tiles, the shapes that rows have are there, and no others."""
+    """Of tiles, the shapes that rows have are there, and no others; lines fit on a page."""
     program = program_of(name, "reproducible")
     emitted = emit(program)
+    assert [x for p in (emitted, *emitted.parts) for x in p.text.split("\n") if len(x) > WIDTH] == []
     assert called_by(program, emitted.kernels) <= set(kernels_of(*emitted.parts or (emitted,)))
     used = {
         f"nl_multiply<{matmul.TILES[n]}>"

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from backends.kernel_ir.layout import WIDTH
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
+LARGE = ("multi_area_structure", "ring_10k")
 
 
-def emitted(name: str) -> str:
-    cpu = backend("cpu")
-    return cpu.emit(lower(load_model(MODELS / f"{name}.yaml"), cpu.capabilities).merged)
+def emitted(name: str, target: str = "cpu") -> str:
+    chosen = backend(target)
+    return chosen.emit(lower(load_model(MODELS / f"{name}.yaml"), chosen.capabilities).merged)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,18 @@ def test_formulas_of_the_user_stand_above_their_lines() -> None:
     text = emitted("cuba")
     assert re.search(r"/\* cuba.yaml:\d+  dv/dt: \(v_rest - v \+ ge \+ gi\) / tau_m \*/\n *real v_next_ =", text)
     assert re.search(r"/\* cuba.yaml:\d+  when: v > v_thresh \*/\n *int spiked_ =", text)
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("cpu", sorted(p.stem for p in MODELS.glob("*.yaml") if p.stem not in LARGE)),
+        ("opencl", ["cuba", "lenet5", "lstm", "stdp"]),
+    ],
+)
+def test_lines_fit_on_a_page(target: str, names: list[str]) -> None:
+    """Those of CUDA: test_cuda_emit.py."""
+    assert [x for name in names for x in emitted(name, target).split("\n") if len(x) > WIDTH] == []
 
 
 def test_a_network_is_read_in_one_sitting(lenet5: str) -> None:

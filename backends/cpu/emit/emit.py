@@ -59,7 +59,7 @@ from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.expr import Operand, call, code, form
 from backends.kernel_ir.inline import inlined
 from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, used, when
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.tree import BODY, MARK, Code, Printed
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
@@ -221,6 +221,11 @@ class ContractNames(NestBuilder):
         inner = inlined(self.ended(acc, self._body(dims)), self.k.reads)
         return text_of(inner if len(inner) == 1 else [Block("", inner)], depth)
 
+    def behind(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
+        """The epilogue as the body of a loop, behind the head in its line."""
+        shown = self.epilogue(acc, depth, **dims)
+        return Printed((" " if shown.text.startswith("{") else BODY) + shown.marked(MARK), shown.names)
+
 
 def _given(x: Operand) -> Code:
     """An expression from a skeleton, as an operand."""
@@ -268,6 +273,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
                 "combine": names.combine,
                 "identity": names.identity(precision),
                 "epilogue": names.epilogue,
+                "behind": names.behind,
                 "order": str(k.template.order),
                 "scratch": f"({k.dialect.real} *)ctx->scratch",
             }

@@ -20,7 +20,7 @@ from backends.c_family.cprint import STEP
 from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, form, name, total
-from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
+from backends.kernel_ir.stmt import Block, Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
 SKELETONS: Final = Skeletons("backends.cuda")
 BLOCK: Final = 256
@@ -115,11 +115,12 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
         *(*made.early, *columns(k, late), *of_block(made.body)),
     ]
     bounds = f"__launch_bounds__({made.block}, {made.resident})" if made.resident else "NL_BLOCK"
-    kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
+    call_of_block = Text(f"{called}{WORK}(NL_TASK({k.row_type}));")
+    kernel = Block(f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS)', [call_of_block])
     event = function(k, made.event) if made.event else []
     task = Let("const nl_task &", name("nl_t"))
     work = [*event, Definition(f"NL_FN void {called}{WORK}", [task], inner)]
-    return [*work, Text(kernel)] if whole else work
+    return [*work, kernel] if whole else work
 
 
 WAIT: Final = Do(call("nl_wait"))

@@ -200,7 +200,7 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
         *([] if alone else [Let("nl_i32", o, form("{} / {}", t32, f"{ny * nx}u"))]),
         Let("nl_i32", ky, position(up, rows, sh), beside=[Let("nl_i32", kx, at_x)]),
         Let("nl_i32", y, reached(up, ky, sh), beside=[Let("nl_i32", x, to_x)]),
-        Set(names.other[names.u], cond(whole, target, -1), long=True),
+        Set(names.other[names.u], cond(whole, target, -1)),
     ]
     if body.numbered:
         line = kind * kh + ky if kind else ky

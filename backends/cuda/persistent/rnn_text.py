@@ -48,7 +48,7 @@ def shape_lines(shapes: Shapes, links: Sequence[Sequence[Link]], dialect: Dialec
         points = _points(shape, made, shapes.stored[n], shapes.fed[n], dialect, widths)
         lines += [
             ir.Text(""),
-            ir.Text(f"/* {comment(names)} */"),
+            ir.Remark(comment(names)),
             ir.Text("template <class T>"),
             ir.Definition(f"NL_FN void nl_stage_{n}", [Let(kind, name(x)) for kind, x in given], [points]),
         ]

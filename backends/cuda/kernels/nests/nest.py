@@ -112,4 +112,4 @@ class NestPrinter(PointNest):
         joined = Given(name(function), (name(kind), code(len(totals)), joins))
         values = braces(braces(*(x.at for x in totals)))
         given = (values, self.identity(t, combine), *map(code, ("nl_me", "nl_t.memory", *groups)))
-        return [Let("auto", code(result), Call(joined, given), long=True)]
+        return [Let("auto", code(result), Call(joined, given))]

@@ -26,7 +26,7 @@ from backends.cuda.kernels.nests.several_points import in_fours, in_pairs
 from backends.cuda.kernels.nests.shared import RESIDENT, shared, staged
 from backends.cuda.kernels.nests.window_registers import in_registers
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.stmt import Stmt, lines_of, names_of
+from backends.kernel_ir.stmt import Stmt, marked_lines, names_of
 
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
@@ -94,7 +94,7 @@ def _drawn(inner: Sequence[Stmt], arrays: frozenset[str]) -> int:
 def _is_light(inner: Sequence[Stmt]) -> bool:
     """Whether statements wait for memory most of the time, and are few enough to be repeated."""
     functions = {n[3:-4] for n in names_of(inner) if n.startswith("nl_") and n.endswith(("_f32", "_f64"))}
-    return len(lines_of(inner)) <= _MOST_LINES and functions <= _LIGHT
+    return len(marked_lines(inner)) <= _MOST_LINES and functions <= _LIGHT
 
 
 def _in_lines(lines: Lines, resident: int, ahead: tuple[Stmt, ...] = ()) -> Function:
