@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
-from math import prod
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_NEST
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.devices import H200
+from compiler.strategies.cost.nests import outer_nest, row_nest
 from compiler.strategies.cpu import (
     dense_weight_gradient,
     fourier_conv,
@@ -140,14 +140,10 @@ def choose(
                 best = found
             else:
                 reasons.append(_slower(found))
-        if best is not None and (other := _equivalent(problem, available, device, best.microseconds)) is not None:
-            told = "; ".join((_slower(best), *reasons))
-            return other, f"as an equivalent convolution, about {other.microseconds:.1f} us; {told}"
         if best is not None:
-            told = f"; {'; '.join(reasons)}" if reasons else ""
-            return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
+            return _compared(problem, best, reasons, available)
         others += reasons
-    nest = prod(problem.extents.values()) * ROW_NEST / OPERATIONS_PER_US
+    nest = row_nest(node, real_bytes) / OPERATIONS_PER_US
     if (other := _equivalent(problem, available, device, nest)) is not None:
         return other, f"as an equivalent convolution, about {other.microseconds:.1f} us"
     return None, "; ".join(others) or "the target has no strategies"
@@ -158,6 +154,28 @@ def in_rows(
 ) -> Choice | None:
     """The strategy for a contraction of row-major tensors on a target."""
     return choose(node, tensors, 0, real_bytes, target.strategies, target.device)[0]
+
+
+def _compared(
+    problem: Problem, best: Choice, reasons: list[str], available: frozenset[str]
+) -> tuple[Choice | None, str]:
+    """The fastest strategy, or what is faster, and why. `reasons`: what is said of other strategies."""
+    other, slower = (
+        _equivalent(problem, available, problem.device, best.microseconds),
+        "; ".join((_slower(best), *reasons)),
+    )
+    if other is not None:
+        return other, f"as an equivalent convolution, about {other.microseconds:.1f} us; {slower}"
+    if _is_outer_nest(problem, available, best.microseconds):
+        return None, f"as a nest its few terms take less; {slower}"
+    told = f"; {'; '.join(reasons)}" if reasons else ""
+    return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
+
+
+def _is_outer_nest(problem: Problem, available: frozenset[str], most: float) -> bool:
+    """Whether the nest is estimated to take less than so many microseconds, where it is one of which that is known."""
+    nest = outer_nest(problem.node, problem.real_bytes)
+    return not problem.lanes and bool(available & ROWS) and nest is not None and nest / OPERATIONS_PER_US < most
 
 
 def _equivalent(problem: Problem, available: frozenset[str], device: Target, most: float) -> Choice | None:

@@ -26,8 +26,9 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.space import Affine, along
-from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if
+from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if, rounded
 from compiler.strategies.convolution import convolution, weight_gradient
+from compiler.strategies.cost.cpu import STEPS_BYTES
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
@@ -37,9 +38,9 @@ MOST: Final = 3
 """Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
 HOPELESS: Final = 4.0
 """Those that take this many times the estimate of the rule's choice are not."""
-COPY_US, LANES_COPY_US, START_US = 1e-3, 4e-4, 2.0
-"""Of an element that is copied, where the bandwidth of the device is not known; where the batch stays in the lanes; and
-of a copy."""
+COPY_US, NEAR_COPY_US, LANES_COPY_US, LANES_FAR_COPY_US, START_US = 1e-3, 2.5e-4, 1.8e-4, 5e-4, 2.0
+"""Of an element that is copied, where the bandwidth of the device is not known; in a long run of neighbours; where the
+batch stays in the lanes, of copies of fewer than `STEPS_BYTES`, or more; and of a copy."""
 
 Dims = tuple[str, ...]
 Axes = tuple[Affine, ...]
@@ -86,19 +87,48 @@ def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterat
 
 def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
     exchange = Exchange(e.node, e.operands, e.sources, e.reads, e.back, inner)
-    copied = [prod(t.shape) for t, r in zip(e.operands, e.reads, strict=True) if r is not None]
-    copied.append(prod(p.node.out.shape) * (2 if p.lanes and not exchange.same_lanes else 1))
-    elements, size = sum(copied), p.real_bytes
-    each = LANES_COPY_US if p.lanes and exchange.same_lanes else COPY_US
-    copies = 2 * size * elements / (1e3 * p.device.bandwidth) if p.device.bandwidth else each * elements
+    copied = [(t, r, p.operands[k]) for t, r, k in zip(e.operands, e.reads, e.sources, strict=True) if r is not None]
+    made = [(_elements(p, t), _run(t, r, of)) for t, r, of in copied]
+    times = 2 if p.lanes and not exchange.same_lanes else 1
+    made.append((times * _elements(p, p.node.out), _run(p.node.out, e.back, e.node.out)))
     return replace(
         inner,
         strategy=e.kind + inner.strategy,
-        scratch_bytes=inner.scratch_bytes + size * elements,
-        microseconds=inner.microseconds + copies + START_US * len(copied),
+        scratch_bytes=inner.scratch_bytes + p.real_bytes * sum(n for n, _ in made),
+        microseconds=inner.microseconds + _copies(p, exchange.same_lanes, made) + START_US * len(made),
         workspace=0,
         exchange=exchange,
     )
+
+
+def _elements(p: Problem, copy: l1.Tensor) -> int:
+    """Elements of a copy, lanes without a sample included."""
+    first, *rest = copy.shape
+    return (rounded(first, p.lanes) if p.lanes and copy.batched else first) * prod(rest)
+
+
+def _copies(p: Problem, same_lanes: bool, made: list[tuple[int, int]]) -> float:
+    """Microseconds of copies: of so many elements, in runs of so many neighbours."""
+    elements, size = sum(n for n, _ in made), p.real_bytes
+    if p.device.bandwidth:
+        return 2 * size * elements / (1e3 * p.device.bandwidth)
+    if p.lanes and same_lanes:
+        return elements * (LANES_COPY_US if size * elements <= STEPS_BYTES else LANES_FAR_COPY_US)
+    if p.lanes:
+        return elements * COPY_US
+    return sum(n * (NEAR_COPY_US + (COPY_US - NEAR_COPY_US) / run) for n, run in made)
+
+
+def _run(copy: l1.Tensor, reads: Axes, of: l1.Tensor) -> int:
+    """Neighbours of a copy that are neighbours in what it is copied from."""
+    run = 1
+    for k in range(1, min(len(copy.shape), len(of.shape)) + 1):
+        if reads[-k] != along(f"d{len(copy.shape) - k}"):
+            break
+        run *= copy.shape[-k]
+        if of.shape[-k] != copy.shape[-k]:
+            break
+    return run
 
 
 def _as_weight_gradient(p: Problem) -> _Equivalent:

@@ -20,7 +20,8 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key
 from compiler.strategies.choice import rounded
-from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW, VECTOR_BYTES
+from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_WINDOW, VECTOR_BYTES
+from compiler.strategies.cost.nests import row_nest
 
 MARGIN = 0.9
 
@@ -136,8 +137,8 @@ def _product(
     choice, _ = choose(node, tensors, lanes, real, strategies, capabilities.device)
     if choice is not None:
         return choice.microseconds * OPERATIONS_PER_US
-    products = float(prod(e for _, e in node.dims))
     if not lanes:
-        return products * ROW_NEST
+        return row_nest(node, real)
+    products = float(prod(e for _, e in node.dims))
     batch = next((tensors[n].shape[0] for n in node.ins if tensors[n].batched), lanes)
     return products * rounded(batch, lanes) / batch / lanes * NEST

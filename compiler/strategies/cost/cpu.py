@@ -31,6 +31,11 @@ ROWS_NEAR_BYTES: Final = 128_000
 """Of a row-major image that register tiles may read in place, as all of it stays near the processor."""
 ROWS_PACK: Final = 2.0
 """Packing a vector of what a window of a row-major image sees."""
+ROWS_LINE, ROWS_STEPS, ROWS_PIXEL = 6.0, 12.0, 2.0
+"""Copying a line of a row-major image, beside its vectors; one of pixels in steps; and each of these, where there is no
+vector of them, or steps are longer than two."""
+ROWS_END, ROWS_END_LINE = 1.0, 8.0
+"""A vector of results of an output, and those of a strip of pixels beside their vectors."""
 ROWS_APART: Final = 1.0
 """Storing a pixel of a row-major image whose neighbours belong to other classes of pixels."""
 WINDOW_LANES: Final = 8.0
@@ -48,8 +53,8 @@ CHUNK_BYTES: Final = 500_000
 """Of the operands of a sum that all register tiles read, before the next ones are taken."""
 TRANSPOSE: Final = 6.0
 """Transposing a vector."""
-ROW_TERM, ROW_SUM = 1.3, 25.0
-"""A vector of terms with neighbouring features in the lanes, and the sum of its lanes."""
+ROW_TERM, ROW_SUM, ROW_REST = 1.3, 25.0, 12.0
+"""A vector of terms with neighbouring features in the lanes, the sum of its lanes, and a term behind whole vectors."""
 PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START, PANEL_TILE = 1.054, 6.0, 6.0, 300.0, 150.0
 """Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, the tables and ends
 of a group, and a tile beside its sums."""
@@ -60,11 +65,20 @@ PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
 PANEL_NEAR_BYTES, PANEL_FAR_BYTES = 200_000, 8_000_000
 """Of weights that stay near whatever many rows do; from which on no cache holds them, so that reading them in order is
 worth more than its estimate."""
+PANEL_NARROW, PANEL_LOW = 1.4, (1.3, 1.1, 1.0)
+"""How much longer sums take in a tile of one vector, for which alone rows are loaded; in tiles of 4, 8 and 12 rows."""
+PANEL_RUN: Final = 20.0
+"""A run of neighbouring results of a line of sums."""
+PANEL_GATHER_BYTES, PANEL_FAR_GATHER = 2_000_000, 80.0
+"""Of an operand that the second cache does not hold, and packing a vector of single elements of it."""
 PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000
 """Of packed columns that blocks of rows read one after the other; of sums that stay near for all terms."""
 MAP, DRAW, NEST, ROW_NEST, ROW_WINDOW = 6.0, 100.0, 3.0, 1.0, 4.0
 """A vector of an elementwise result, of random numbers, of products of a nest with the batch in the lanes, a single
 product of a row-major nest, and a single term of one that walks windows."""
+ROW_OUTER, ROW_OUTER_TERM, ROW_OUTER_LINE, ROW_OUTER_TERMS = 5.5, 2.8, 45.0, 4
+"""A vector of results of a row-major nest whose neighbours are products with neighbours of one operand, a term of it, a
+line of them, and the terms of a sum up to which that is so."""
 
 # -------------------------------------------------------------------------------------------- Winograd
 
@@ -89,7 +103,7 @@ WINOGRAD_ROWS_LINE, WINOGRAD_ROWS_IMAGE, WINOGRAD_ROWS_BACK = 35.0, 45.0, 60.0
 to transform one of an output back."""
 WINOGRAD_GRADIENT_SUMS_BYTES: Final = 5_000_000
 """Of sums of all places of the gradient of the weights: those of more outputs are made in several parts."""
-WINOGRAD_GRADIENT_IMAGE, WINOGRAD_GRADIENT_GRADIENT, WINOGRAD_GRADIENT_SUM = 130.0, 100.0, 300.0
+WINOGRAD_GRADIENT_IMAGE, WINOGRAD_GRADIENT_GRADIENT, WINOGRAD_GRADIENT_SUM = 200.0, 180.0, 420.0
 """What it costs to transform a channel of a tile, an output of a tile, and to make the weights of a channel and output
 from their sums."""
 
@@ -99,8 +113,11 @@ FOURIER_STRIP_BYTES: Final = 32_000_000
 """Of transformed tiles and sums that are worked on at a time."""
 FOURIER_IMAGE, FOURIER_BACK, FOURIER_WEIGHTS = 18_000.0, 13_000.0, 22_000.0
 """What it costs to transform a channel of a tile, an output of a tile back, and a vector of windows."""
-FOURIER_GRADIENT_SUM: Final = 8.0
-"""Adding a vector of sums of a strip to those of the strips before it."""
+FOURIER_NEAR, FOURIER_NEAR_BYTES, FOURIER_GRADIENT_NEAR_BYTES = 0.45, 12_000_000, 5_000_000
+"""Of these, where all that is transformed and its sums have fewer bytes; for gradients of weights, which read both
+operands again."""
+FOURIER_GRADIENT_SUM, FOURIER_FAR_SUM = 8.0, 40.0
+"""Adding a vector of sums of a strip to those of the strips before it; reading one again that does not stay near."""
 
 
 def within(bytes_: int, device: Target) -> int:

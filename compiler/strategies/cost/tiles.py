@@ -65,24 +65,46 @@ def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, we
     return far * strips * terms * -(-outs // shape.outs) if step >= LINES_APART else 0.0
 
 
-def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf) -> float:
+@dataclass(frozen=True)
+class Walk:
+    """Neighbouring vectors of a tile see windows `step` vectors apart, each of so many `taps` along them."""
+
+    step: float = 1.0
+    taps: float = 1.0
+
+    def fresh(self, vectors: int) -> float:
+        """Vectors of a term that no other term reads."""
+        return min(vectors, (self.step * (vectors - 1) + self.taps) / self.taps)
+
+
+APART: Final = Walk()
+"""No two terms read the same vector."""
+
+
+def cost(
+    shape: Shape, outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf, walk: Walk = APART
+) -> float:
     """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum).
-    `near`: bytes that the first cache holds, where no two terms read the same vector: those of a longer sum come from
-    the second one."""
-    size = shape.outs * shape.vectors
+    `near`: bytes that the first cache holds: vectors of a longer sum come from the second one, but for those that
+    other terms read, too (`walk`)."""
+    size, fresh = shape.outs * shape.vectors, walk.fresh(shape.vectors)
     total = 0.0
     for vectors, terms in parts:
         term = size / shape.speed * 118
-        if terms * shape.vectors * VECTOR_BYTES > near:
-            term = max(term, TILE_FAR_VECTOR * shape.vectors)
+        if terms * fresh * VECTOR_BYTES > near:
+            term = max(term, TILE_FAR_VECTOR * fresh)
         total += math.ceil(vectors / shape.vectors) * (terms * term + TILE_START + 2 * size)
     return -(-outs // shape.outs) * total
 
 
 def best(
-    shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf
+    shapes: tuple[Shape, ...],
+    outs: int,
+    parts: Sequence[tuple[float, float]],
+    near: float = math.inf,
+    walk: Walk = APART,
 ) -> tuple[int, float]:
     """The index of the tile with the least estimated cost, and that cost."""
-    costs = [cost(s, outs, parts, near) for s in shapes]
+    costs = [cost(s, outs, parts, near, walk) for s in shapes]
     least = min(costs)
     return costs.index(least), least

@@ -24,6 +24,8 @@ from compiler.strategies.convolution import Convolution, by_vectors, convolution
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
     FOURIER_IMAGE,
+    FOURIER_NEAR,
+    FOURIER_NEAR_BYTES,
     FOURIER_STRIP_BYTES,
     FOURIER_WEIGHTS,
     TILE_NEAR_BYTES,
@@ -84,8 +86,10 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
+    near = FOURIER_NEAR if scratch <= p.within(FOURIER_NEAR_BYTES) else 1.0
     operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(TILE_NEAR_BYTES))
-    operations += tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
+    transforms = tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
+    operations += near * transforms
     return by_vectors(NAME, conv, values, scratch, operations)
 
 

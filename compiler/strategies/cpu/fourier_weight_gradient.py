@@ -19,8 +19,11 @@ from compiler.strategies.choice import Choice, NotApplicable, Problem, named, re
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
+    FOURIER_FAR_SUM,
+    FOURIER_GRADIENT_NEAR_BYTES,
     FOURIER_GRADIENT_SUM,
     FOURIER_IMAGE,
+    FOURIER_NEAR,
     FOURIER_STRIP_BYTES,
 )
 from compiler.strategies.cost.tiles import TILES, cost
@@ -56,8 +59,10 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     scratch = (PLACES * vectors + p.lanes * SIDE * SIDE) * each + strip * p.lanes * TAP_BYTES
     strips, samples = -(-tiles // strip), min(found.samples, p.lanes)
     operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)])
-    operations += PLACES * strips * found.outs * parts * FOURIER_GRADIENT_SUM
-    operations += tiles * (samples * parts + found.outs) * FOURIER_IMAGE + found.outs * parts * FOURIER_BACK
+    sums, near = PLACES * found.outs * parts, scratch <= p.within(FOURIER_GRADIENT_NEAR_BYTES)
+    operations += sums * (strips * FOURIER_GRADIENT_SUM + (0.0 if near else FOURIER_FAR_SUM))
+    transforms = tiles * (samples * parts + found.outs) * FOURIER_IMAGE + found.outs * parts * FOURIER_BACK
+    operations += (FOURIER_NEAR if near else 1.0) * transforms
     return by_vectors(NAME, found, values, scratch, operations)
 
 

@@ -11,13 +11,12 @@ channel, column of the window).
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, best, weight_lines
+from compiler.strategies.cost.tiles import TILES, Walk, best, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
@@ -93,8 +92,8 @@ def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -
     def parts(split: bool) -> list[tuple[float, float]]:
         return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
 
-    near = p.within(constants.TILE_NEAR_BYTES) if rows.taps * cols.taps == 1 else math.inf
-    whole, apart = best(TILES, outs, parts(False), near), best(TILES, outs, parts(True), near)
+    near, walk = p.within(constants.TILE_NEAR_BYTES), Walk(cols.step, cols.taps / cols.div)
+    whole, apart = best(TILES, outs, parts(False), near, walk), best(TILES, outs, parts(True), near, walk)
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
 

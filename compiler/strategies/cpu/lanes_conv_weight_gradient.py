@@ -43,9 +43,9 @@ def match(p: Problem) -> Choice:
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
-    near = found.groups * p.within(constants.TILE_CACHE_BYTES)
-    if rows.taps * cols.taps == 1 and image * p.real_bytes > near:
-        operations *= constants.TILE_FAR
+    if image * p.real_bytes > found.groups * p.within(constants.TILE_CACHE_BYTES):
+        alone = min(1.0, rows.step * cols.step / (rows.taps * cols.taps))  # the share of pixels that one tap reads
+        operations *= 1 + (constants.TILE_FAR - 1) * alone
     operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
     operations += blocks * constants.COPY * image / p.lanes if copy else 0.0
     microseconds = operations / constants.OPERATIONS_PER_US

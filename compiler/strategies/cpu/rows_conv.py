@@ -30,7 +30,7 @@ from compiler.strategies.window import WindowAxis
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
 TAP_BYTES = 8
-_TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
+_TILE, _NARROW_TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS // 2, VECTORS, 86), Shape(OUTS, 3, 112)
 _PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
 PANEL_OUTS: Final = 32
 """Output channels from which on panels are packed, where the image does not stay near the processor."""
@@ -88,7 +88,8 @@ def match(p: Problem) -> Choice:
         | strides_of(conv)
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
-    operations = constants.COPY * planes / vector
+    lines = conv.ins * copies * _lines(rows, cols, phases * high, wide, vector) if planes else 0.0
+    operations = constants.COPY * planes / vector + lines
     classes = _classes(found)
     if apart:
         scratch += (len(classes) + 1) * TAP_BYTES
@@ -97,6 +98,14 @@ def match(p: Problem) -> Choice:
     operations += _operations(conv, strips, classes, vector)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
+
+
+def _lines(rows: WindowAxis, cols: WindowAxis, lines: int, wide: int, vector: int) -> float:
+    """Vector operations of copying the lines of a plane, beside their vectors."""
+    if cols.step == 1:
+        moved = rows.step == 1 and wide == cols.extent  # as one run
+        return constants.ROWS_LINE * (1 if moved else lines)
+    return lines * (constants.ROWS_STEPS + (constants.ROWS_PIXEL * wide if cols.step > 2 or wide < vector else 0.0))
 
 
 def _classed(rows: WindowAxis, cols: WindowAxis) -> dict[str, int]:
@@ -149,12 +158,19 @@ def _strips(found: Convolution, conv: Convolution, taps: int, vector: int, far: 
     return _Strips(panel, taps * panel + dots * rounded(taps, vector), dots)
 
 
+def _ends(pixels: int, strip: int, vector: int) -> float:
+    """Vector operations of what follows the sums of an output and class."""
+    return -(-pixels // vector) * constants.ROWS_END + -(-pixels // strip) * constants.ROWS_END_LINE
+
+
 def _operations(conv: Convolution, strips: _Strips, classes: list[int], vector: int) -> float:
     """Vector operations of an image's sums and of packing. `classes`: terms of the sums of each class of pixels."""
     pixels, taps = conv.rows.out * conv.cols.out, sum(classes)
     vectors = -(-pixels // vector) - (strips.dots > 0)
+    ends = conv.outs * len(classes) * _ends(pixels, strips.pixels, vector)
     if not strips.packed:
-        return sum(cost(_TILE, conv.outs, [(vectors, terms)]) for terms in classes)
+        tile = _TILE if conv.outs > _NARROW_TILE.outs else _NARROW_TILE
+        return ends + sum(cost(tile, conv.outs, [(vectors, terms)]) for terms in classes)
     panels, rest = divmod(vectors, _PANEL_TILE.vectors)
     operations = panels * sum(cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, terms)]) for terms in classes)
     operations += constants.ROWS_PACK * taps * vectors
@@ -166,7 +182,7 @@ def _operations(conv: Convolution, strips: _Strips, classes: list[int], vector: 
         operations += sum(cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, terms)]) for terms in classes)
     if strips.dots:
         operations += strips.dots * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
-    return operations
+    return operations + ends
 
 
 def _is_whole(conv: Convolution) -> bool:

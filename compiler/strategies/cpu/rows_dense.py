@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_SUM, ROW_TERM, VECTOR_BYTES
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_REST, ROW_SUM, ROW_TERM, VECTOR_BYTES
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
@@ -40,7 +40,8 @@ def match(p: Problem) -> Choice:
     batch, outs, ins = (p.extents[d] for d in (n, o, k))
     block = BLOCK if batch <= TOGETHER else NEAR
     columns = (("s_batch", batch), ("s_outs", outs), ("s_ins", ins), ("s_block", block))
-    terms = ROW_TERM * ins * p.real_bytes / VECTOR_BYTES
+    whole, rest = divmod(ins, VECTOR_BYTES // p.real_bytes)
+    terms = ROW_TERM * whole + ROW_REST * rest
     scratch = TOGETHER * block * p.real_bytes
     return Choice(NAME, (), columns, scratch, batch * outs * (terms + ROW_SUM) / OPERATIONS_PER_US)
 

@@ -196,11 +196,17 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     lanes = cost.VECTOR_BYTES // p.real_bytes
     strips, vectors = -(-cols // width), -(-cols // lanes)
     end = cost.PANEL_END + turned * cost.PANEL_BACK
-    operations = rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
+    operations = _tiles(rows, vectors) * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
     operations += -(-rows // ROWS) * -(-cols // COLS) * max(1.0, terms / DEEP) * cost.PANEL_TILE
+    far = [prod(t.shape) * p.real_bytes > p.within(cost.PANEL_GATHER_BYTES) for t in p.operands]
+    far_a, far_b = far[1 - known["vector"]], far[known["vector"]]
     if not lines or width > COPIED:
-        operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
-    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
+        packing = _packing(roles["m"], roles["k"], "a", ROWS, lanes, far_a)
+        operations += terms * rounded(rows, ROWS) * strips * packing / lanes
+    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes, far_b) / lanes
+    inner = roles["m" if turned else "n"]
+    if len(inner) > 1:
+        operations += rows * cols / inner[-1].extent * cost.PANEL_RUN
     return Choice(
         name,
         literals,
@@ -210,11 +216,18 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     )
 
 
-def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, lanes: int) -> float:
+def _tiles(rows: int, vectors: int) -> float:
+    """Vectors of sums of all tiles, as many as of those of whole tiles that take as long."""
+    rest = -(-(rows % ROWS) // (ROWS // 3))
+    high = rows // ROWS * ROWS + (rest * ROWS // 3 * cost.PANEL_LOW[rest - 1] if rest else 0.0)
+    return high * (vectors - vectors % 2 + vectors % 2 * cost.PANEL_NARROW)
+
+
+def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, lanes: int, far: bool) -> float:
     """The cost of packing a vector of an operand in panels of a width: of neighbours, else of neighbouring terms, which
     are transposed, else of single elements."""
     panels, squares = _whole(outer, operand, width), _whole(terms, operand, lanes)
-    rest = squares * cost.PANEL_TURN + (1 - squares) * cost.PANEL_GATHER
+    rest = squares * cost.PANEL_TURN + (1 - squares) * (cost.PANEL_FAR_GATHER if far else cost.PANEL_GATHER)
     return panels * cost.PANEL_PACK + (1 - panels) * rest
 
 

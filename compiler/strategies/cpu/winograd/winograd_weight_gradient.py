@@ -25,7 +25,8 @@ NAME = "winograd_weight_gradient"
 STRIP = 65
 """Tiles that are summed at a time, at most; an odd number of vectors between channels, which powers of 2 would let
 compete for the same lines of the cache."""
-_TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3)
+_TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3 and t.outs * t.vectors <= 20)
+"""Those that leave registers for what is read ahead: operands come from the second cache."""
 _MORE = max(t.outs for t in DOTS) - 1
 
 

@@ -1,0 +1,58 @@
+"""Choices of the rules for a core, where candidates were measured that differ by more than a tenth: what is beside the
+sums decides (compiler/strategies/cost/cpu.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.cpu.backend import LANES, CpuBackend
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.strategies import choose
+from compiler.strategies.layout import row_major
+from compiler.strategies.variants import identity
+from tests.cpu.contractions import Conv, conv, dense, gradient
+
+Problem = tuple[Contract, dict[str, Tensor]]
+CAPABILITIES = CpuBackend().capabilities
+ONE = (1, 1)
+FORWARD, INPUT, WEIGHTS = None, 0, 1
+ROWS = [
+    (conv(Conv(4, 64, 64, 16, 16, stride=(2, 2))), FORWARD, "rows_product"),  # lines of steps, copied one by one
+    (conv(Conv(1, 33, 8, 28, 28, stride=(2, 2))), FORWARD, "rows_product"),
+    (conv(Conv(1, 64, 128, 56, 56, stride=(2, 2), pad=1)), FORWARD, "rows_conv"),
+    (conv(Conv(3, 64, 3, 100, 100, ONE)), FORWARD, "rows_conv"),  # a low tile
+    (conv(Conv(8, 4, 13, 17, 17, pad=1)), INPUT, "turned_rows_conv"),
+    (
+        conv(Conv(4, 96, 96, 9, 9, pad=1, groups=96)),
+        INPUT,
+        "turned_rows_conv",
+    ),  # copies of neighbours, windows of nests
+    (conv(Conv(8, 128, 32, 56, 5, ONE)), INPUT, "rows_conv"),  # short runs of results
+    (dense(8, 1000, 300), FORWARD, "rows_product"),  # terms behind whole vectors
+    (dense(1, 1000, 300), WEIGHTS, "nest"),  # few terms
+    (dense(8, 512, 512), WEIGHTS, "rows_product"),
+]
+IN_LANES = [
+    (conv(Conv(32, 100, 300, 15, 15, ONE, (3, 3))), INPUT, "spread_lanes_product"),  # copies whose lanes stay
+    (conv(Conv(20, 48, 128, 13, 13, ONE, (2, 2))), INPUT, "lanes_conv"),
+    (conv(Conv(64, 512, 16, 9, 9, stride=(2, 2), pad=1)), FORWARD, "lanes_conv vector=0 s_strip=1 s_tile=0"),  # far
+    (conv(Conv(16, 8, 96, 24, 24)), WEIGHTS, "lanes_conv_weight_gradient"),
+    (
+        conv(Conv(16, 64, 64, 28, 28, pad=1)),
+        WEIGHTS,
+        "winograd_weight_gradient vector=1 s_pitch=65 s_strip=49 s_tile=1",
+    ),
+    (conv(Conv(16, 3, 96, 128, 128, (11, 11))), FORWARD, "lanes_conv"),  # what is transformed lies far
+    (conv(Conv(16, 12, 12, 20, 20, (9, 9), pad=4)), FORWARD, "fourier_conv"),  # near
+    (dense(128, 300, 10), WEIGHTS, "dense_weight_gradient vector=1 s_tile=1"),
+]
+
+
+@pytest.mark.parametrize("lanes, cases", [(0, ROWS), (LANES, IN_LANES)])
+def test_what_is_beside_the_sums(lanes: int, cases: list[tuple[Problem, int | None, str]]) -> None:
+    own = CAPABILITIES if lanes else row_major(CAPABILITIES)
+    for problem, operand, expected in cases:
+        node, tensors = problem if operand is None else gradient(*problem, operand)
+        found, why = choose(node, tensors, lanes, 4, own.strategies, own.device)
+        named = identity(found)
+        assert named == expected or named.split()[0] == expected, f"{node.dims}: {why}"
