@@ -327,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels of all samples are rows",
-        ("compiler.passes.fusion.fuse_rows:BATCH",),
+        ("compiler.strategies.cost.cuda:LONG_SUM",),
         lambda _: 0,
         ("tests/unit/test_fuse_rows.py::test_rows_that_threads_share[extents5-d1-True]",),
     ),

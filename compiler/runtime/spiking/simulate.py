@@ -99,8 +99,7 @@ def simulate(
     when a state is not finite."""
     assert model.simulate is not None
     dt, warmup = model.simulate.dt, model.simulate.warmup
-    last = warmup + model.simulate.steps
-    begin_step = done
+    begin_step, last = done, warmup + model.simulate.steps
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drained, next_look = 8, True, done + STEPS
