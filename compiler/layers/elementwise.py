@@ -223,6 +223,7 @@ STOP_GRADIENT = LayerKind(
     stopped,
     _write_same,
     moves=True,
+    stops=True,
 )
 
 # ------------------------------------------------------------------------------------------- gates

@@ -439,7 +439,7 @@ def _read_softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
 def _softmax(name: str, doc: str, onnx: str) -> LayerKind:
     axis = Field("axis", AXIS_NUMBER, AXIS + " Without it, the last.", example="axis: 0")
     keys = layer(name, doc, axis, elsewhere={"dim": "`axis`"})
-    return LayerKind(keys, _softmax_shape, softmax, _write_softmax, {onnx: _read_softmax})
+    return LayerKind(keys, _softmax_shape, softmax, _write_softmax, {onnx: _read_softmax}, applies=name)
 
 
 SOFTMAX = _softmax("softmax", "Positive numbers whose sum along an axis is 1: exp(x) / sum(exp(x)).", "Softmax")

@@ -228,9 +228,10 @@ def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
     write(tmp_path, shape)
     text = HEAD.replace("SHAPE", str(list(shape))) + layers + TAIL
     chosen = backend(target)
-    most, size = ("20", "3") if name == "recurrent" else ("100", "8")
+    most, *sizes = ("20", "5", "6") if name == "recurrent" else ("100", "4", "8")
+    first, second = ({"n": "10", "c": size} for size in sizes)
     emitted = []
-    for settings in ({"n": "10"}, {"n": most}, {"n": "10", "c": size}, {"n": "10", "scale": "0.75"}):
+    for settings in (first, first | {"n": most}, second, first | {"scale": "0.75"}):
         model = model_of(text, tmp_path, settings)
         emitted.append(chosen.emit(lower(model, chosen.capabilities).merged))
     assert emitted[0] == emitted[1]

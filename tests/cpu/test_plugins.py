@@ -27,7 +27,8 @@ from tests.cpu.test_tune import bench, counted, site
 pytestmark = pytest.mark.usefixtures("cc")
 
 TEMPLATE = (Path(__file__).parents[2] / "backends/cpu/templates/strategy_lanes_dense.c.j2").read_text()
-HALF = TEMPLATE.replace("tap, {{ f.s_ins }}, acc", "tap, {{ f.s_ins }} / 2, acc")
+HALF = TEMPLATE.replace("f.s_w_out, f.s_ins) }}", "f.s_w_out, f.s_ins ~ ' / 2') }}")
+assert HALF != TEMPLATE
 
 
 def match(p: Problem) -> Choice:

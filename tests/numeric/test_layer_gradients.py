@@ -53,6 +53,7 @@ def check(trained: Trained) -> None:
 def test_layers(tmp_path: Path, name: str) -> None:
     shape, layers = NETS[name]
     write(tmp_path, shape)
+    layers = layers.replace("- stop_gradient: {name: still}", "- activation: {name: still, function: tanh}")
     text = HEAD.replace("SHAPE", str(list(shape))) + layers + TAIL
     text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}") + "numerics: {precision: float64}\n"
     check(load(text, tmp_path))

@@ -11,8 +11,8 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.run import cublaslt as library
 from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.libraries import Library
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Numerics
 from compiler.ir.level2.program import Contract, Order
@@ -131,7 +131,7 @@ def test_its_workspace_keeps_to_the_option() -> None:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
     """A backend that has found the library."""
-    monkeypatch.setattr(library, "found", lambda: (Path("libcublasLt.so.13"), "13.0"))
+    monkeypatch.setattr(Library, "found", lambda _: (Path("libcublasLt.so.13"), "13.0"))
     return CudaBackend(arch="sm_90")
 
 
@@ -141,7 +141,7 @@ def test_products_permit_it(here: CudaBackend) -> None:
 
 
 def test_without_the_library_it_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "found", lambda: None)
+    monkeypatch.setattr(Library, "found", lambda _: None)
     assert not CudaBackend(arch="sm_90").capabilities.strategies & cublaslt.KINDS.keys()
 
 

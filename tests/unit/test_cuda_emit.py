@@ -536,12 +536,15 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
             assert a < b + sizes[other] and b < a + sizes[name]
             assert name in shared[other]
     train = next(p for p in program.phases if p.name == "train")
-    touches = [touched(program.templates, program.tables, [x], {}, shared) for x in train.launches]
+    touches, alone = (
+        [touched(program.templates, program.tables, [x], {}, others) for x in train.launches] for others in (shared, {})
+    )
     apart = conflicts(touches)
     assert any(len(x) < len(apart) for x in apart) and all(n in x for n, x in enumerate(apart))
-    name, others = next(iter(shared.items()))
-    writers = [t for t in touches if name in t.written]
-    assert all(others <= t.written for t in writers)
+    both = [
+        (shared[name], t.written) for t, own in zip(touches, alone, strict=True) for name in own.written & {*shared}
+    ]
+    assert both and all(others <= written for others, written in both)
 
 
 @pytest.mark.parametrize(("size", "steps"), [(1000, 256), (1_000_000, 64)])

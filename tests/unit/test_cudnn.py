@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cuda.run import cudnn as library
 from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.libraries import Library
 from compiler.ir.level0.model import Numerics
 from compiler.strategies.choice import Choice, product
 from compiler.strategies.cuda.vendor import cudnn
@@ -87,7 +87,7 @@ def test_directions_are_not_confused() -> None:
 
 def test_each_direction_is_computed_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exchanged and turned, as Theano's meta-optimizer did."""
-    monkeypatch.setattr(library, "found", lambda: (Path("libcudnn.so.9"), "9.15"))
+    monkeypatch.setattr(Library, "found", lambda _: (Path("libcudnn.so.9"), "9.15"))
     backend = CudaBackend(arch="sm_90")
     seen = {}
     for direction in DIRECTIONS:
@@ -101,9 +101,9 @@ def test_each_direction_is_computed_by_others(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_products_permit_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "found", lambda: (Path("libcudnn.so.9"), "9.15"))
+    monkeypatch.setattr(Library, "found", lambda _: (Path("libcudnn.so.9"), "9.15"))
     capabilities = CudaBackend(arch="sm_90").capabilities
     for products, many in (("exact", 0), ("float32", 3), ("tf32", 6)):
         assert len(permitted(capabilities, Numerics(products=products)).strategies & cudnn.KINDS.keys()) == many
-    monkeypatch.setattr(library, "found", lambda: None)
+    monkeypatch.setattr(Library, "found", lambda _: None)
     assert not CudaBackend(arch="sm_90").capabilities.strategies & cudnn.KINDS.keys()

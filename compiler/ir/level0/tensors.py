@@ -106,8 +106,8 @@ class Network:
         """Trained arrays of several layers."""
         return frozenset(array for layer in self.layers for _, array in layer.shared)
 
-    def needed(self, names: Iterable[str], *, learning: bool = False) -> set[str]:
-        """Layers and inputs that `names` depend on, themselves included; `learning`: those that gradients reach."""
+    def needed(self, names: Iterable[str], ends: frozenset[str] = frozenset()) -> set[str]:
+        """Layers and inputs that `names` depend on, themselves included; not what layers of the kinds `ends` read."""
         layers = {layer.name: layer for layer in self.layers}
         seen: set[str] = set()
         stack = list(names)
@@ -115,8 +115,7 @@ class Network:
             name = stack.pop()
             if name not in seen:
                 seen.add(name)
-                stops = name not in layers or (learning and layers[name].kind == "stop_gradient")
-                stack += () if stops else layers[name].inputs
+                stack += layers[name].inputs if name in layers and layers[name].kind not in ends else ()
         return seen
 
 

@@ -123,7 +123,7 @@ class LayerKind:
     the class "norms". `matrices`: `init` means several of them. `channels`: the axis of its weight's output channels,
     where a batch_norm after it can become part of its weights. `integers`: it reads integers below its `count`, which
     is the number of these ("rows"). `training`: it acts in training only. `moves`: its result need not be
-    materialized."""
+    materialized. `stops`: no gradient passes through it. `applies`: the function that it is, where no key says it."""
 
     keys: Alternative
     shape: Callable[..., Result]
@@ -137,6 +137,8 @@ class LayerKind:
     integers: str = ""
     training: bool = False
     moves: bool = False
+    stops: bool = False
+    applies: str = ""
 
     @property
     def name(self) -> str:

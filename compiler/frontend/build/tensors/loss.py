@@ -66,9 +66,10 @@ def _warn_applied(kind: LossKind, prediction: Scalar, built: Built, c: Context) 
     """W0008 for scores that the function, which is part of the loss, has been applied to already."""
     layer = next((x for x in built.layers if x.name == prediction.text), None)
     own = {Answers.CLASSES: "softmax", Answers.LABELS: "softmax", Answers.YES_NO: "sigmoid"}.get(kind.answers)
-    if layer is not None and own is not None and own in (layer.kind, layer.activation):
+    if layer is not None and own is not None and own in (KIND[layer.kind].applies, layer.activation):
         message = f"`{layer.name}` ends in a {own}, which `{kind.name}` applies to the scores itself"
-        at = f"let the loss read `{layer.inputs[0]}`" if layer.kind in (own, "activation") else f"leave out the {own}"
+        alone = KIND[layer.kind].applies or KIND[layer.kind].moves
+        at = f"let the loss read `{layer.inputs[0]}`" if alone else f"leave out the {own}"
         c.sink.warning("W0008", message, prediction.span, f"{at}: the scores before it")
 
 

@@ -26,7 +26,7 @@ from compiler.frontend.build.tensors.layers import init_of, read_weights, settin
 from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.layers import KIND, MAP, SLICE, SPLIT
+from compiler.layers import KIND, KINDS, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.context import arrays_of
 from compiler.layers.shared.keys import ACTIVATIONS, RESERVED, SHAPE
@@ -548,7 +548,7 @@ def check_use(
     for layer in network.layers:
         if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
             c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
-    learning = network.needed(outputs, learning=True)
+    learning = network.needed(outputs, frozenset(k.name for k in KINDS if k.stops))
     owned = {array for layer in network.layers if layer.name in learning for _, array in layer.shared}
     if outputs and not any(has_weights(layers[n]) for n in learning if n in layers):
         stopped = any(has_weights(layers[n]) for n in trained if n in layers)
