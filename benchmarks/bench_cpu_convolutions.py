@@ -7,7 +7,7 @@ with oneDNN; in turn, medians over the rounds. Shares are those of the direct al
 machine can do, which a loop of them in registers says in the same run. --all: every candidate of the tuner, each beside
 the best of them. --points: convolutions of one pixel of many sizes, for which lanes or rows are taken by the batch.
 
-Usage: bench_cpu_convolutions.py [--rounds 3] [--only NAME,...] [--points] [--all] [--ours]
+Usage: bench_cpu_convolutions.py [--rounds 3] [--only NAME,...] [--points [SIZES]] [--all] [--ours]
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ sys.path.insert(0, str(ROOT))
 from backends.cpu.backend import LANES, CpuBackend
 from backends.cpu.run.load import CpuInstance
 from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.level2.program import Order
+from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.passes.program.merge import merge
 from compiler.strategies import layout
 from compiler.strategies.choice import Choice
+from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import identity, ways
-from tests.cpu.contractions import Case, Conv, conv, gradient, program
+from compiler.tune.measure import alone, phase_of
+from compiler.tune.sites import Site
+from tests.cpu.contractions import Conv, conv, gradient
 
 LAYERS = {
     "L1": Conv(16, 3, 96, 128, 128, (11, 11)),
@@ -49,7 +53,7 @@ LAYERS = {
 }
 SIZES = """
     64-64x56 64-256x56 256-64x56 512-128x28 128-512x28 512-512x7 256-256x14b32 256-128x28b1 512-512x7b1 128-512x14b3
-    128-128x28b8 17-33x13b20 100-300x9b32 256-512x28s2 256-512x28b1s2 96-80x15b5s2"""
+    128-128x28b8 17-33x13b20 100-300x9b32 256-512x28s2 256-512x28b1s2 96-80x15b5s2 100-300x15b32s3"""
 """Channels in and out, rows and columns; the batch, 16 if it is not said, and the step."""
 
 
@@ -103,10 +107,12 @@ def peak(folder: Path) -> float:
 
 
 def load(
-    backend: CpuBackend, node: Contract, tensors: dict[str, Tensor], choice: Choice | None, row_major: bool
+    backend: CpuBackend, node: Contract, tensors: dict[str, Tensor], choice: Choice | None, target: Capabilities
 ) -> CpuInstance:
-    """The kernel with its arrays in place."""
-    merged = merge(program([Case(node, tensors, choice)], DType.F32, row_major=row_major))
+    """The kernels of a choice with their arrays in place."""
+    problem, structure = (f(node, tensors, target.lanes, 4, "reproducible") for f in (problem_digest, structure_digest))
+    site = Site("train/y", node, tensors, target.lanes, problem, structure, (choice,))
+    merged = alone([site], DType.F32, Order.REPRODUCIBLE, target)
     with tempfile.TemporaryDirectory() as folder:
         instance = backend.load(backend.build(merged, Path(folder), {}), merged, 1)
     random = np.random.default_rng(1)
@@ -120,7 +126,7 @@ def measure(instance: CpuInstance, seconds: float = 0.2) -> float:
     times: list[float] = []
     while len(times) < 2 or sum(times) < seconds:
         start = time.process_time()
-        instance.run("train", 1, 1)
+        instance.run(phase_of(0, 0), 1, 1)
         times.append(time.process_time() - start)
     return 1e3 * statistics.median(times)
 
@@ -129,15 +135,13 @@ def run(
     name: str, c: Conv, arguments: argparse.Namespace, backend: CpuBackend, most: float
 ) -> dict[str, dict[str, float]]:
     """Direction -> contestant -> median of the rounds; the rules' choice comes first. `most`: what `peak` says."""
-    rows = c.batch % LANES > 0
-    target = layout.row_major(backend.capabilities) if rows else backend.capabilities
+    target = layout.row_major(backend.capabilities) if c.batch % LANES else backend.capabilities
     instances: dict[str, dict[str, CpuInstance]] = {}
     for direction in DIRECTIONS:
         node, tensors = problem(c, direction)
         found = ways(node, tensors, target.lanes, 4, target.strategies, target.device)
-        emitted = [w for w in found if w is not None and w.strategy in backend.capabilities.strategies]  # not exchanged
-        taken = emitted if arguments.all else found[:1]
-        instances[direction] = {identity(w): load(backend, node, tensors, w, rows) for w in taken}
+        taken = found if arguments.all else found[:1]
+        instances[direction] = {identity(w): load(backend, node, tensors, w, target) for w in taken}
     times: dict[str, dict[str, list[float]]] = {d: {} for d in DIRECTIONS}
     sizes = (c.batch, c.channels, c.rows, c.cols, c.filters, c.kernel[0], c.pad, c.stride[0], c.groups)
     python = None if arguments.ours else peer_python("torch")
@@ -171,7 +175,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(LAYERS), help="layers, comma-separated")
-    parser.add_argument("--points", action="store_true", help="convolutions of one pixel in place of the layers")
+    parser.add_argument(
+        "--points", nargs="?", const=SIZES, help="convolutions of one pixel, all or these, not the layers"
+    )
     parser.add_argument("--all", action="store_true", help="every candidate")
     parser.add_argument("--ours", action="store_true", help="without PyTorch")
     arguments = parser.parse_args()
@@ -179,7 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         most = peak(Path(folder))
     print(f"{most / 1e6:.0f} GFLOP/s in registers")
-    chosen = {s: point(s) for s in SIZES.split()} if arguments.points else LAYERS
+    chosen = {s: point(s) for s in arguments.points.split()} if arguments.points else LAYERS
     names = list(chosen) if arguments.points else arguments.only.split(",")
     results = {name: run(name, chosen[name], arguments, backend, most) for name in names}
     write_results("cpu_convolutions", {"rounds": arguments.rounds, "milliseconds": results})
