@@ -161,12 +161,16 @@ def _timed(known: Known, bench: Bench) -> Iterator[Measured]:
 
 
 def _loaded(known: Known, bench: Bench) -> tuple[Known, Instance | None]:
-    """What is to be measured, loaded: without the candidates for which a library has no algorithm on this device."""
+    """What is to be measured, loaded: without the candidates for which a library has no algorithm on this device.
+    Raises BackendError; NoAlgorithm where what a library refuses is none of them."""
     while known.program is not None and known.artifact is not None:
         try:
             return known, bench.backend.load(known.artifact, known.program, 1)
         except NoAlgorithm as e:
-            known = compiled(list(_without(known, e.path.partition("/")[0])), bench)
+            left = list(_without(known, e.path.partition("/")[0]))
+            if [x.ways for x in left] == [x.ways for x in known.sites]:
+                raise
+            known = compiled(left, bench)
     return known, None
 
 

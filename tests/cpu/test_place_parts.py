@@ -74,6 +74,18 @@ def test_concatenations_have_no_kernel(tmp_path: Path, target: str, order: str, 
     assert _placed(lowered) == {f"{phase}: {name}.y" for phase in ("train", "eval") for name in names}
 
 
+TAIL = """\
+    - flatten: {}
+    - dense: {name: logits, units: 3}
+train:
+  data: {file: samples.npz, inputs: {INPUT: INPUT, label: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  optimizer: {sgd: {learning_rate: 1}}
+  batch: 32
+  epochs: 1
+numerics: {order: ORDER}
+"""
+
 SKIPPED = """\
 language: 1
 name: skipped
@@ -88,15 +100,6 @@ network:
     - concat: {name: three, inputs: [two, c]}
     - slice: {name: some, from: 6, to: 18}
     - conv2d: {filters: 4, kernel: 3}
-    - flatten: {}
-    - dense: {name: logits, units: 3}
-train:
-  data: {file: samples.npz, inputs: {x: x, label: label}}
-  loss: {softmax_cross_entropy: {logits: logits, target: label}}
-  optimizer: {sgd: {learning_rate: 1}}
-  batch: 32
-  epochs: 1
-numerics: {order: ORDER}
 """
 
 
@@ -105,7 +108,7 @@ def test_parts_of_parts_are_read_by_strategies(tmp_path: Path, target: str, orde
     """What a join has is read by convolutions, and joined again."""
     label = np.zeros(32, np.int32)
     np.savez(tmp_path / "samples.npz", x=np.zeros((32, 3, 8, 8), np.float32), label=label)
-    model = model_of(SKIPPED.replace("ORDER", order), tmp_path)
+    model = model_of((SKIPPED + TAIL.replace("INPUT", "x")).replace("ORDER", order), tmp_path)
     lowered = lower(model, backend(target).capabilities, verify=True)
     assert not _placed(lowered, "copied")
     assert _placed(lowered) >= {f"{phase}: {n}.y" for phase in ("train", "eval") for n in ("two", "three", "some")}
@@ -123,15 +126,6 @@ network:
     - embedding: {name: rows, inputs: words, count: 9, size: 8}
     - gru: {name: states, units: 8, sequence: true}
     - dense: {name: each, units: 4, activation: tanh}
-    - flatten: {}
-    - dense: {name: logits, units: 3}
-train:
-  data: {file: samples.npz, inputs: {words: words, label: label}}
-  loss: {softmax_cross_entropy: {logits: logits, target: label}}
-  optimizer: {sgd: {learning_rate: 1}}
-  batch: 32
-  epochs: 1
-numerics: {order: ORDER}
 """
 
 
@@ -140,7 +134,7 @@ def test_sequences_lie_in_the_order_of_steps(tmp_path: Path, target: str, order:
     """What a recurrent layer reads is made in its order, and what reads its states, or makes their gradient, goes
     through strides."""
     np.savez(tmp_path / "samples.npz", words=np.zeros((32, 5), np.int32), label=np.zeros(32, np.int32))
-    model = model_of(STEPS.replace("ORDER", order), tmp_path)
+    model = model_of((STEPS + TAIL.replace("INPUT", "words")).replace("ORDER", order), tmp_path)
     lowered = lower(model, backend(target).capabilities, verify=True)
     assert not [t.name for t in lowered.merged.templates if t.name.endswith(": copy")]
     names = ("states.rows", "states.all")

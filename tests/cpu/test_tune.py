@@ -175,6 +175,15 @@ def test_what_a_library_refuses_is_no_candidate(fresh: Path, monkeypatch: pytest
     assert asked == []
 
 
+def test_what_is_no_candidate_ends_the_measurement(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(backend: CpuBackend, artifact: Any, program: Merged, seed: int) -> Instance:
+        raise NoAlgorithm("elsewhere/y", "the library has none")
+
+    monkeypatch.setattr(CpuBackend, "load", refuse)
+    with pytest.raises(NoAlgorithm):
+        measure([site(dense(48, 31, 29))], bench(counted(lambda phase: 10.0)[0]))
+
+
 def test_contractions_of_one_structure_are_built_together(fresh: Path) -> None:
     """Three sizes are one program, and each has its own times; what is known is left out of it."""
     one, two, three = (site(dense(48, 31, n)) for n in (29, 17, 8))
