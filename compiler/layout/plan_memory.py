@@ -72,8 +72,8 @@ def _kept(
     for launch in launches:
         own = touched(merged.templates, merged.tables, [launch], {})
         kept = own.names if chained else own.read | own.added | own.names.intersection(whole)
-        every = dict.fromkeys((whole.get(n, n) for n in own.names), False)
-        found = every | {whole.get(n, n): True for n in kept} | found
+        for name, value in [*((n, True) for n in kept), *((n, False) for n in own.names)]:
+            found.setdefault(whole.get(name, name), value)
     return (name for name, kept in found.items() if kept and name in names)
 
 

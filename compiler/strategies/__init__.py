@@ -160,11 +160,8 @@ def _compared(
     problem: Problem, best: Choice, reasons: list[str], available: frozenset[str]
 ) -> tuple[Choice | None, str]:
     """The fastest strategy, or what is faster, and why. `reasons`: what is said of other strategies."""
-    other, slower = (
-        _equivalent(problem, available, problem.device, best.microseconds),
-        "; ".join((_slower(best), *reasons)),
-    )
-    if other is not None:
+    slower = "; ".join((_slower(best), *reasons))
+    if (other := _equivalent(problem, available, problem.device, best.microseconds)) is not None:
         return other, f"as an equivalent convolution, about {other.microseconds:.1f} us; {slower}"
     if _is_outer_nest(problem, available, best.microseconds):
         return None, f"as a nest its few terms take less; {slower}"
