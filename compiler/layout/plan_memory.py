@@ -17,7 +17,7 @@ from operator import itemgetter
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import touched
+from compiler.ir.level2.dependence import meet, touched
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -139,8 +139,9 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
     """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
-    when launches run concurrently. So do arrays and their parts; of those that steps of a loop have, all."""
-    arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
+    when launches run concurrently. So do arrays and their parts, and parts that have elements in common; of those that
+    steps of a loop have, all."""
+    arrays = {a.name: a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets}
     steps = _steps(program)
 
     def span(a: l2.Array) -> tuple[int, int, str]:
@@ -148,7 +149,11 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
         first, end = (n * a.dtype.bytes for n in a.over(steps.get(a.name, 1)))
         return begin + first, begin + end, a.name
 
-    return {name: frozenset(others) for name, others in meeting(map(span, arrays)).items()}
+    def apart(a: l2.Array, b: l2.Array) -> bool:
+        return a.within == b.within != "" and not a.by_step and not b.by_step and not meet(a, b)
+
+    found = meeting(map(span, arrays.values()))
+    return {x: frozenset(y for y in others if not apart(arrays[x], arrays[y])) for x, others in found.items()}
 
 
 def meeting(spans: Iterable[tuple[int, int, str]]) -> dict[str, list[str]]:

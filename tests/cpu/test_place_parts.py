@@ -47,8 +47,8 @@ def _text(folder: Path, order: str, units: int = 6) -> str:
     return TEXT.replace("ORDER", order).replace("UNITS", str(units))
 
 
-def _trained(text: str, folder: Path, target: str = "cpu") -> dict[str, bytes]:
-    trained = load(text, folder, target)
+def _trained(text: str, folder: Path, target: str = "cpu", lowered_for: str = "") -> dict[str, bytes]:
+    trained = load(text, folder, target, lowered_for=lowered_for)
     trained.step(1, range(6))
     trained.step(2, range(6, 10))
     return {name: value.tobytes() for name, value in trained.weights().items()}
@@ -158,6 +158,13 @@ def test_one_text_for_every_size(tmp_path: Path, target: str) -> None:
     models = [model_of(_text(tmp_path, "bitwise", units), tmp_path) for units in (6, 40)]
     first, second = (chosen.emit(lower(m, chosen.capabilities).merged) for m in models)
     assert first == second
+
+
+@pytest.mark.usefixtures("cc")
+def test_launches_of_a_gpu_wait_for_the_parts_of_what_they_read(tmp_path: Path) -> None:
+    """Launches are sorted by what they wait for: `c` reads a slice of what `a` and `b` make, in which neither lies."""
+    text = _text(tmp_path, "bitwise")
+    assert _trained(text, tmp_path, "reference", "cuda") == _trained(text, tmp_path)
 
 
 @pytest.mark.gpu

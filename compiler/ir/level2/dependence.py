@@ -35,7 +35,8 @@ def commute(a: l2.Mode, b: l2.Mode) -> bool:
 
 
 def parts_of(arrays: Iterable[l2.Array]) -> Parts:
-    """The arrays that lie in each array, if there are some. Of two that overlap, all that both hold is such parts."""
+    """The arrays that lie in each array, if there are some, and those that have elements in common with a part and do
+    not begin before it."""
     inside: dict[str, list[l2.Array]] = {}
     sizes: dict[str, int] = {}
     for a in arrays:
@@ -49,8 +50,35 @@ def parts_of(arrays: Iterable[l2.Array]) -> Parts:
         for k, a in enumerate(members):
             end = a.first + sizes[a.name]
             later = takewhile(lambda b, end=end: b.first < end, members[k + 1 :])  # type: ignore[misc]
-            if parts := tuple(b.name for b in later if b.first + sizes[b.name] <= end):
+            if parts := tuple(b.name for b in later if meet(a, b)):
                 found[a.name] = parts
+    return found
+
+
+def meet(a: l2.Array, b: l2.Array) -> bool:
+    """Whether two parts of one whole may have elements in common. They have none where they are boxes of one grid, as
+    what a concatenation joins and slices of it are, and apart along one of its axes."""
+    if not (a.first < b.first + b.physical_size and b.first < a.first + a.physical_size):
+        return False
+    grid = sorted({by for x in (a, b) for extent, by in x.walk if extent > 1} | {1}, reverse=True)
+    own, other = _box(a, grid), _box(b, grid)
+    if own is None or other is None:
+        return True
+    return all(first < end and begin < last for (first, last), (begin, end) in zip(own, other, strict=True))
+
+
+def _box(a: l2.Array, grid: Sequence[int]) -> list[tuple[int, int]] | None:
+    """From where to where a part extends along the axes of a grid, given by their strides; None where it is no box."""
+    found: list[tuple[int, int]] = []
+    extents = {by: extent for extent, by in a.walk if extent > 1}
+    rest, outer = a.first, 0
+    for by in grid:
+        at, rest = divmod(rest, by)
+        end = at + extents.get(by, 1)
+        if outer % by or (outer and end > outer // by):
+            return None
+        found.append((at, end))
+        outer = by
     return found
 
 

@@ -18,6 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
+from math import prod
+from operator import mul
 from typing import Final
 
 import numpy as np
@@ -55,7 +58,8 @@ class Array:
     `within`: the array that it is a part of, from element `first` on; "": it has a place of its own.
     `by_step`: elements between the parts of two steps of a loop (Loop), of which the first one begins at `first`;
     `ring`: only so many steps have one, so that that of step t is that of step t mod ring (0: every step).
-    `reach`: the elements from its first one to its last one, where others lie between them (0: none do).
+    `strides`: of a part between whose elements others lie, elements per step along each axis; with lanes, axis 0 counts
+    blocks of samples. (): none lie there.
     """
 
     name: Final[str]
@@ -71,7 +75,7 @@ class Array:
     first: Final[int] = 0
     by_step: Final[int] = 0
     ring: Final[int] = 0
-    reach: Final[int] = 0
+    strides: Final[tuple[int, ...]] = ()
 
     def first_at(self, step: int) -> int:
         """The first element in a step of a loop, from 0."""
@@ -88,18 +92,23 @@ class Array:
         elements from its first one to its last one."""
         if self.size_from is not None:
             return -1
-        if self.reach:
-            return self.reach
+        if self.strides:
+            return 1 + sum((extent - 1) * by for extent, by in self.walk)
         if self.layout is None:
-            n = 1
-            for extent in self.shape:
-                n *= extent
-            return n
-        lanes = self.layout.lanes
-        n = -(-self.shape[0] // lanes) * lanes
-        for extent in self.shape[1:]:
-            n *= extent
-        return n
+            return prod(self.shape)
+        return -(-self.shape[0] // self.layout.lanes) * self.layout.lanes * prod(self.shape[1:])
+
+    @property
+    def walk(self) -> tuple[tuple[int, int], ...]:
+        """Extents and strides of the axes as its elements are stored, of a size that is known."""
+        if not self.shape:
+            return ()
+        lanes = () if self.layout is None else ((self.layout.lanes, 1),)
+        blocks = self.shape[0] if self.layout is None else -(-self.shape[0] // self.layout.lanes)
+        extents = (blocks, *self.shape[1:])
+        inner = accumulate(reversed(extents[1:]), mul, initial=lanes[0][0] if lanes else 1)
+        strides = self.strides or tuple(inner)[::-1]
+        return (*zip(extents, strides, strict=True), *lanes)
 
 
 # --------------------------------------------------------------------------------------------- formals

@@ -116,7 +116,7 @@ class Phase:
             role = self.builder.arrays[at.within].role
             array = replace(array, role=role, within=at.within, first=at.first, by_step=at.by_step, ring=at.ring)
         tensor = self.placed(tensor)
-        return self.builder.array(replace(array, reach=self._reach(tensor)) if tensor.whole else array)
+        return self.builder.array(replace(array, strides=strides_of(tensor, self.lanes)) if tensor.whole else array)
 
     def placed(self, tensor: l1.Tensor) -> l1.Tensor:
         """The tensor as it lies in the array of a larger one, if it does."""
@@ -124,14 +124,6 @@ class Phase:
         if known is None or tensor.whole or tensor.steps_first:
             return tensor
         return replace(tensor, whole=known.whole, steps_first=known.steps_first)
-
-    def _reach(self, tensor: l1.Tensor) -> int:
-        """The elements from the first one of a part to its last one."""
-        lanes = self.lanes if tensor.batched else 0
-        first, *others = tensor.shape
-        counts = (-(-first // lanes) if lanes else first, *others)
-        strides = strides_of(tensor, self.lanes)
-        return sum((n - 1) * by for n, by in zip(counts, strides, strict=True)) + max(lanes, 1)
 
     def workspace(self, name: str, elements: int, span: Span) -> str:
         """A WORK array of one contraction."""
