@@ -21,9 +21,9 @@ class BackendError(CodedError):
 
 
 class NoAlgorithm(BackendError):
-    """A library does not compute the contraction at this path, on this device and in its workspace (E0924)."""
+    """A library does not compute a contraction of this phase, on this device and in its workspace (E0924)."""
 
-    def __init__(self, path: str, message: str) -> None:
+    def __init__(self, phase: str, message: str) -> None:
         help = "`netloom tune` takes another candidate; `--no-lock` runs without a library"
         super().__init__("E0924", message, help, exit_code=5)
-        self.path = path
+        self.phase = phase

@@ -167,7 +167,7 @@ def _loaded(known: Known, bench: Bench) -> tuple[Known, Instance | None]:
         try:
             return known, bench.backend.load(known.artifact, known.program, 1)
         except NoAlgorithm as e:
-            left = list(_without(known, e.path.partition("/")[0]))
+            left = list(_without(known, e.phase))
             if [x.ways for x in left] == [x.ways for x in known.sites]:
                 raise
             known = compiled(left, bench)

@@ -156,7 +156,7 @@ def test_what_a_library_refuses_is_no_candidate(fresh: Path, monkeypatch: pytest
     one, two = (site(conv(Conv(20, 3, 5, 6, rows, pad=1))) for rows in (7, 8))
     left = [w for w in two.ways if w is None or w.strategy != "lanes_conv"]
     number = next(k for k, w in enumerate(left) if w and w.strategy == "winograd_conv")
-    refused, load = [f"{phase_of(1, k)}/y" for k in (2, number)], CpuBackend.load
+    refused, load = [phase_of(1, k) for k in (2, number)], CpuBackend.load
     assert two.ways[2] not in left
 
     def picky(backend: CpuBackend, artifact: Any, program: Merged, seed: int) -> Instance:
@@ -177,7 +177,7 @@ def test_what_a_library_refuses_is_no_candidate(fresh: Path, monkeypatch: pytest
 
 def test_what_is_no_candidate_ends_the_measurement(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(backend: CpuBackend, artifact: Any, program: Merged, seed: int) -> Instance:
-        raise NoAlgorithm("elsewhere/y", "the library has none")
+        raise NoAlgorithm("elsewhere", "the library has none")
 
     monkeypatch.setattr(CpuBackend, "load", refuse)
     with pytest.raises(NoAlgorithm):

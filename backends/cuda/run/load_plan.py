@@ -122,7 +122,8 @@ def prepare(
             else:
                 t = first.template
                 place = Place(rows[t], words[t], begins.get((phase.name, x.number), first.lo), x.steps)
-                timed.append(Timed(_calls(out, work(first), place, label), first.every, first.offset, others, besides))
+                calls = _calls(out, work(first), place, label, phase.name)
+                timed.append(Timed(calls, first.every, first.offset, others, besides))
         run = None
         if steps and any(k.wave for k in kernels):
             ground = PhaseContext(
@@ -223,14 +224,14 @@ class Place:
     steps: int
 
 
-def _calls(out: Prepared, work: Work, place: Place, label: str) -> tuple[KernelCall | LibraryCall, ...]:
-    """The calls of a launch, or of a step of a loop."""
+def _calls(out: Prepared, work: Work, place: Place, label: str, phase: str) -> tuple[KernelCall | LibraryCall, ...]:
+    """The calls of a launch of a phase, or of a step of a loop."""
     ready: list[KernelCall | LibraryCall] = []
     own, many = work.launch.lo, work.launch.hi - work.launch.lo
     for call in calls_of(work):
         steps = [place.first + many * at - own for at in range(place.steps)]  # to the rows of each
         if call.library is not None:
-            runs = (_library(out.device, work, call, call.row + by, place.words) for by in steps)
+            runs = (_library(out.device, work, call, call.row + by, place.words, phase) for by in steps)
             ready.append(LibraryCall(label, tuple(runs)))
             continue
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
@@ -246,7 +247,7 @@ def _calls(out: Prepared, work: Work, place: Place, label: str) -> tuple[KernelC
     return tuple(ready)
 
 
-def _library(device: Device, work: Work, call: Call, at: int, words: Words) -> Callable[[int], None]:
+def _library(device: Device, work: Work, call: Call, at: int, words: Words, phase: str) -> Callable[[int], None]:
     """What runs a contraction by a library, for the addresses in row `at`. Raises NoAlgorithm where it does not."""
     names = [f.name for f in work.template.formals]
     types = {f.name: f.dtype for f in work.template.formals}
@@ -260,7 +261,7 @@ def _library(device: Device, work: Work, call: Call, at: int, words: Words) -> C
         if e.code != "E0924":
             raise
         path = work.rows.paths[at] if at < len(work.rows.paths) else work.template.name
-        raise NoAlgorithm(path, f"`{path}`: {e.message}") from None
+        raise NoAlgorithm(phase, f"`{path}`: {e.message}") from None
 
 
 def _shared(out: Prepared, call: Call, label: str) -> int:
