@@ -14,7 +14,7 @@ import pytest
 
 from netloom import run
 from tests.property.random_layers import data, layer_model
-from tests.property.test_differential import layers, no_plots, spiking
+from tests.property.test_differential import graph, graphs, layers, no_plots, spiking
 
 __all__ = ["no_plots"]
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cc")]
@@ -37,6 +37,20 @@ def test_layers(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mixed(seed: int, tmp_path: Path) -> None:
     assert np.isfinite(layers(seed, tmp_path, mixed=True, targets=TARGETS))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_graphs(seed: int, tmp_path: Path) -> None:
+    graphs(seed, tmp_path, ("cuda", ""))
+
+
+@pytest.mark.parametrize("order", ["reproducible", "fast"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_graphs_in_another_order(seed: int, order: str, tmp_path: Path) -> None:
+    expected, found = graph(seed, tmp_path / "cpu", "cpu"), graph(seed, tmp_path / "cuda", "cuda", order=order)
+    for name, values in expected.items():
+        scale = max(float(np.abs(values).max()), 1e-3)
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=2e-4 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

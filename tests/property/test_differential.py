@@ -17,6 +17,8 @@ from compiler.frontend.load import load_model
 from compiler.runtime.plots import plots
 from netloom import run
 from tests.construct_runs import results
+from tests.numeric.trained import load
+from tests.property.random_graphs import BATCH, SAMPLES, graph_data, graph_model
 from tests.property.random_layers import data, layer_model
 from tests.property.random_mixed import mixed_data, mixed_model
 from tests.property.random_spiking import spiking_model
@@ -59,6 +61,25 @@ def layers(seed: int, folder: Path, mixed: bool = False, targets: tuple[str, str
     return losses[0]["loss"]
 
 
+def graph(seed: int, folder: Path, target: str, lowered_for: str = "", order: str = "bitwise") -> dict[str, np.ndarray]:
+    """What two batches, of which the second is short, have made of the weights of a random graph of layers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "data.npz", **graph_data(seed))
+    trained = load(graph_model(seed, order), folder, target, lowered_for=lowered_for)
+    trained.step(1, range(BATCH))
+    trained.step(2, range(BATCH, min(SAMPLES, BATCH + 4)))
+    return trained.weights() | trained.statistics()
+
+
+def graphs(seed: int, folder: Path, *others: tuple[str, str]) -> None:
+    """Compare one graph on `cpu` with (a target, the one it is lowered for)."""
+    expected = graph(seed, folder / "cpu", "cpu")
+    for target, lowered_for in others:
+        found = graph(seed, folder / f"{target}{lowered_for}", target, lowered_for)
+        different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
+        assert not different, f"seed {seed}: {target} {lowered_for} {different}"
+
+
 @pytest.fixture(autouse=True)
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take half of the time of a short training."""
@@ -81,6 +102,20 @@ def test_layers(first: int, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("not_optimized")
 def test_mixed(tmp_path: Path) -> None:
     assert np.isfinite(layers(0, tmp_path, mixed=True))
+
+
+@pytest.mark.usefixtures("not_optimized")
+@pytest.mark.parametrize("seed", range(3))
+def test_graphs(seed: int, tmp_path: Path) -> None:
+    """Lowered for a GPU, too, for which launches are sorted and batched."""
+    graphs(seed, tmp_path, ("reference", "cpu"), ("reference", "cuda"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_graphs(chunk: int, tmp_path: Path) -> None:
+    for seed in range(3 + chunk, 50 + MANY // 4, CHUNKS):
+        graphs(seed, tmp_path / str(seed), ("reference", "cpu"), ("reference", "cuda"))
 
 
 @pytest.mark.slow
