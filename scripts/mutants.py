@@ -701,7 +701,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogues of products take sixteen bytes of bf16",
-        ("backends.cuda.kernels.contract:many_of",),
+        ("backends.cuda.kernels.stores:many_of",),
         _always(4),
         (f"{TEXTS}::test_epilogues_of_stored_products_take_sixteen_bytes",),
     ),

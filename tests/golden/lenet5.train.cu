@@ -419,15 +419,16 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
     const nl_i64 n = nl_own.n, oh = nl_own.i;
     const real *nl_at = nl_in_shared(nl_own.at);
 #pragma unroll 1
-    for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at +=
-            nl_own.far) {
+    for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at += nl_own.far) {
         nl_read nl_x[4];
-        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 ow = nl_own.j + nl_q;
             if (ow < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], bias_p_[k]};
         }
-        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
             const nl_i64 ow = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (ow >= nl_own.j_end) continue;
             const real bias_ = nl_x[nl_p].bias_;
@@ -1272,16 +1273,17 @@ NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_st
     const nl_i64 n = nl_own.n, i2 = nl_own.i;
     const real *nl_at = nl_in_shared(nl_own.at);
 #pragma unroll 1
-    for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at +=
-            nl_own.far) {
+    for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at += nl_own.far) {
         nl_read nl_x[4];
-        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 i3 = nl_own.j + nl_q;
-            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_
-                + i3]};
+            if (i3 < nl_own.j_end)
+                nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_ + i3]};
         }
-        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
             const nl_i64 i3 = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (i3 >= nl_own.j_end) continue;
             const real x_ = nl_x[nl_p].x_;
@@ -1341,8 +1343,7 @@ NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, con
         const int nl_channel = nl_filter % nl_own.stride, nl_out = nl_filter / nl_own.stride;
         if (nl_out >= nl_own.outs || nl_channel >= nl_own.channels) continue;
         const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
-        const nl_i64 r = nl_row,
-            s = nl_tap;
+        const nl_i64 r = nl_row, s = nl_tap;
         weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = nl_own.at[nl_e];
     }
 }

@@ -19,16 +19,14 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import Addresses
 from backends.c_family.cprint import PrintError
-from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.kernel import BLOCK, SKELETONS, Function, Shared
-from backends.cuda.kernels.nests.lines import besides, even, held, many_of
-from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
+from backends.cuda.kernels.kernel import BLOCK, Function, Shared
+from backends.cuda.kernels.nests.nest import NestPrinter
+from backends.cuda.kernels.stores import Lines, Tile
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import ONE, Operand, braces, call, cast, code, every, form, name, total
-from backends.kernel_ir.stmt import Do, Frame, Let, Set, Stmt, moved, text_of
+from backends.kernel_ir.expr import ONE, Operand, braces, cast, code, form, name, total
+from backends.kernel_ir.stmt import Let, Set, Stmt
 from backends.kernel_ir.tree import Code
-from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     direct_conv,
@@ -57,8 +55,6 @@ _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
 _SPLITTING: Final = 4
 """Blocks of SPLIT_FACTORS that it does."""
-_AHEAD: Final = 4
-"""Lines of NEIGHBOURS that a thread of an epilogue reads before it needs them."""
 _LOADERS: Final = 128
 TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load for them."""
@@ -78,8 +74,6 @@ _FACTORS: Final = {
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
 _SPLIT_CALL: Final = "nl_split_product"
-MOMENTS: Final = ("mean", "square", "weight")
-"""Sums over tiles that a thread has together."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
@@ -394,13 +388,13 @@ class _Printer:
     def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
 
-    def split(self, index: str, dims: Sequence[str]) -> list[Code]:
+    def split(self, index: str, dims: Sequence[str]) -> list[Stmt]:
         """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
-        return [text_of([x]) for x in self.nest.split(code(index), [self.dims[d] for d in dims], True)]
+        return self.nest.split(code(index), [self.dims[d] for d in dims], True)
 
-    def as_one(self, index: str, dims: Sequence[str]) -> list[Code]:
+    def as_one(self, index: str, dims: Sequence[str]) -> list[Stmt]:
         """So, where all arrays have their elements as if the dims were one: it stands for the last."""
-        return [text_of([Let("nl_i64", self.nest.vars[d], code(index if d == dims[-1] else 0))]) for d in dims]
+        return [Let("nl_i64", self.nest.vars[d], index if d == dims[-1] else 0) for d in dims]
 
     def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
         x = self.k.extent(factor)
@@ -474,21 +468,6 @@ class _Printer:
         return not any(d in self.sides.n for d in last)
 
 
-def _epilogue(nest: NestPrinter, value: str, loads: Iterable[str] = ()) -> list[Stmt]:
-    """The epilogue of one sum. `loads`: formals that are in locals already."""
-    body = nest.body()
-    body.load(loads)
-    return nest.ended(value, body)
-
-
-def _loads(nest: NestPrinter) -> dict[str, Let]:
-    """The arrays that an epilogue reads and does not change, with the declarations of the locals that hold them."""
-    changed = {s.target for s in nest.nest.epilogue if not isinstance(s, l2.Emit)}
-    wanted = {n for s in nest.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)} - changed
-    read = [n for n, element in nest.elements.items() if n in wanted and element.mode is l2.Mode.READ]
-    return {n: x for n in read for x in nest.body().load([n]) if isinstance(x, Let)}
-
-
 def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     """The functions of one contraction."""
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
@@ -496,15 +475,11 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     if contract.strategy in LIBRARY:
         return []
     if contract.strategy == fft_conv.NAME:
-        product, store, nest = transforms.transform_texts(k, contract)
-        holes = {"@end": _epilogue(nest, "nl_sum")}
+        product, store = transforms.transformed(k, contract)
     elif contract.strategy in direct.STRATEGIES:
-        product, store, nest = direct.direct_texts(k, contract, _loads)
-        forward = "nl_x[nl_p].sum" if contract.strategy == direct_conv.NAME else "*nl_at"
-        value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
-        holes = {"@end": _epilogue(nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())}
+        product, store = direct.convolved(k, contract)
     else:
-        product, store, holes = _product_texts(k, contract)
+        product, store = _multiplied(k, contract)
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
     return [
         Function(
@@ -512,72 +487,26 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
             tuple(Set(code(f"nl_p.{n}"), x) for n, x in product.items()),
             given=(Let(f"{kind.operands} &", name("nl_p")),),
         ),
-        Function(STORE, (replace(store, holes=holes),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
+        Function(STORE, tuple(store), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
     ]
 
 
-def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, dict[str, list[Stmt]]]:
-    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one, and
-    `@tally` for what it adds to sums over tiles), and these."""
+def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:
+    """The members of the operands, and what a thread does with its sums."""
     p = _Printer(k, contract)
     gathered = contract.strategy == stored_products.CONV
     div = direct.roles(k.template, contract).row.axis.div if gathered else 1
     product = p.operands(contract, div**2)
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
-    batch = p.split("nl_s.batch", p.sides.batch)
-    parts: dict[str, Any] = {
-        "batch": batch,
-        "fast": p.split("nl_fast", fast),
-        "slow": p.split("nl_slow", slow) if not contract.flat else p.as_one("nl_slow", slow),
-        "block": BLOCK,
-    }
-    if contract.strategy not in UNITS:
-        return (
-            product,
-            frame(SKELETONS.statements(), "store.cu.j2", parts),
-            {"@end": _epilogue(p.nest, "nl_s.at[nl_e]")},
-        )
-    end, tally = _epilogue(p.nest, "nl_sum.x[nl_n]"), _tally(k, p.nest, contract)
-    found, others = besides(p.nest, [*end, *tally], fast, slow)
-    fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
-    parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
-    parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
-    many = many_of(p.nest, found)
-    ahead = _AHEAD * NEIGHBOURS // many
-    if tally:  # sums take registers, too
-        ahead = min(ahead, max(1, _AHEAD // max(1, sum(x.few and x.read for x in arrays))))
-    parts |= {"ahead": ahead, "many": many}
-    parts["even"] = every(even(k, [x for x in found if x.few], fast[0], many)) if fast else None
-    stored = [x for x in found if x.narrow and x.written]
-    parts |= {"tally": _targets(k, contract), "stored": stored if tally else [], "column": k.extent}
-    places = {x.formal: code(f"nl_stored.{x.pointer}.x[nl_n]") for x in stored}
-    summed = moved(tally, {x.formal: x.place for x in found} | places)
-    return (
-        product,
-        frame(SKELETONS.statements(), "store_tensor.cu.j2", parts),
-        {"@end": held(end, found), "@tally": summed},
+    tile = Tile(
+        p.nest,
+        fast,
+        slow,
+        p.split("nl_s.batch", p.sides.batch),
+        p.split("nl_fast", fast),
+        p.as_one("nl_slow", slow) if contract.flat else p.split("nl_slow", slow),
     )
-
-
-def _tally(k: Kernel, nest: NestPrinter, contract: l2.Contract) -> list[Stmt]:
-    """What a point adds to the sums over tiles of its thread (templates/tile_sums.cu.j2)."""
-    body, made, plain = nest.body(), list[Stmt](), 0
-    for s in contract.sums:
-        if s.of not in ("sum", "mean"):
-            continue
-        made += body.load(refs(s.value))
-        value = k.dialect.expr(s.value, body.scope, k.dialect.precision)
-        if s.of == "sum":
-            made.append(Set(code(f"nl_tally[{plain}].x[nl_n]"), value, "+="))
-            plain += 1
-        else:
-            sums = (f"nl_tally[{n}].x[nl_n]" for n in range(2))
-            made.append(Do(call("nl_add_off", *sums, value, "nl_shift.x[nl_n]", "nl_weight")))
-    return made
-
-
-def _targets(k: Kernel, contract: l2.Contract) -> dict[str, Any]:
-    """The arrays of sums over tiles: of plain sums, and of the mean, squares and weights; whether rows have weights."""
-    names = {of: [k.pointers[s.target] for s in contract.sums if s.of == of] for of in ("sum", *MOMENTS)}
-    moments = [x for of in MOMENTS for x in names[of]]
-    return {"sums": names["sum"], "moments": moments, "weighted": any(s.weight for s in contract.sums)}
+    if contract.strategy not in UNITS:
+        return product, tile.one_by_one()
+    outs = [p.extent([d]) for d in slow[1:]] if div > 1 else []
+    return product, Lines(replace(tile, own=p.split("nl_own", fast), outs=outs), contract).all()

@@ -12,17 +12,16 @@ numbers of blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
-from backends.c_family.skeletons import frame
-from backends.cuda.kernels.kernel import SKELETONS
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.kernel_ir.expr import Operand, braces, cast, form
-from backends.kernel_ir.stmt import Frame, Let
+from backends.cuda.kernels.stores import epilogue, loaded, unrolled
+from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, member, name
+from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, stored_products, tensor_conv, tensor_conv_weights
@@ -32,6 +31,9 @@ FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRA
 FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
 STRATEGIES: Final = FORWARD | FILTERS
 Number = Callable[[int | str], int]
+_SUMS: Final = "const real *"
+_FAR: Final = Set(name("nl_at"), "nl_own.far", "+=")
+"""To the sum of the next output."""
 _SUFFIXES: Final = ("", "_narrow", "_six")
 """Of the kernels of direct_conv, by `s_tile`: a thread sums eight outputs, four, or six."""
 
@@ -115,6 +117,21 @@ def family(strategy: str) -> str:
     return strategy if parts_of(strategy) is None else strategy.rpartition("_")[0]
 
 
+def _fields(loads: Mapping[str, Let]) -> list[Let]:
+    """Of a structure of locals."""
+    return [Let(x.type, x.name) for x in loads.values()]
+
+
+def _read(loads: Mapping[str, Let], *first: str) -> Code:
+    """Such a structure, with the values of the locals."""
+    return braces(*first, *(x.value for x in loads.values() if x.value is not None), type="nl_read")
+
+
+def _taken(loads: Mapping[str, Let], structure: str) -> list[Stmt]:
+    """The locals, from that structure."""
+    return [replace(x, value=member(code(structure), x.name)) for x in loads.values()]
+
+
 class _Printer:
     """The texts of one convolution."""
 
@@ -186,6 +203,83 @@ class _Printer:
             first = first + self._last(x) * self.stride(r.other, x.window) if x.tap < 0 else first
         return self._pointer(r.other, first)
 
+    def indices(self, **values: str) -> Let:
+        """Of dims of these roles."""
+        return constants("nl_i64", **{self.nest.vars[getattr(self.roles, x)].text: v for x, v in values.items()})
+
+    def over_outs(self, end: Sequence[Stmt], kind: Kind) -> For:
+        """A loop over the outputs of a thread, whose sums are nl_at."""
+        var = self.nest.vars[self.roles.o]
+        return For(var, "nl_own.o", "nl_own.o_end", end, "nl_own.by_o", kind=kind, then=[_FAR])
+
+    def filters(self) -> list[Stmt]:
+        """A thread has elements of weights' gradients."""
+        r, taps = self.roles, dict(self.contract.literals)["taps"]
+        row = "nl_own.taps - 1 - nl_row" if r.row.tap < 0 else "nl_row"
+        tap = f"{taps - 1} - nl_tap" if r.col.tap < 0 else "nl_tap"
+        each = [
+            constants("int", nl_tap=f"nl_e % {taps}", nl_line=f"nl_e / {taps}"),
+            constants("int", nl_row="nl_line % nl_own.taps", nl_filter="nl_line / nl_own.taps"),
+            constants("int", nl_channel="nl_filter % nl_own.stride", nl_out="nl_filter / nl_own.stride"),
+            when("nl_out >= nl_own.outs || nl_channel >= nl_own.channels", Leave("continue")),
+            self.indices(o="nl_own.o + nl_out", c="nl_own.c + nl_channel"),
+            self.indices(r=row, s=tap),
+            *epilogue(self.nest, "nl_own.at[nl_e]"),
+        ]
+        loop = For(name("nl_e"), 0, "nl_own.size", each, type="int", kind=Kind.TOGETHER)
+        return [constants("nl_filters", nl_own="nl_s"), loop]
+
+    def strips(self) -> list[Stmt]:
+        """A thread has pixels of outputs, four of each at a time: what these read is loaded together, before the first
+        one is computed and stored."""
+        loads, j = loaded(self.nest), self.nest.vars[self.roles.j]
+        place = "((nl_p + nl_own.turn) & 3) * nl_own.by_q"
+        got = _read(loads, "nl_at[nl_q]")
+        read = [
+            constants("int", nl_q=f"nl_own.q + {place}"),
+            self.indices(j="nl_own.j + nl_q"),
+            when(j < code("nl_own.j_end"), Set(code("nl_x[nl_p]"), got)),
+        ]
+        store = [
+            self.indices(j=f"nl_own.j + nl_own.q + {place}"),
+            when(j >= code("nl_own.j_end"), Leave("continue")),
+            *_taken(loads, "nl_x[nl_p]"),
+            *epilogue(self.nest, "nl_x[nl_p].sum", loads),
+        ]
+        four = [Let("nl_read", code("nl_x[4]")), unrolled("nl_p", 4, read), unrolled("nl_p", 4, store)]
+        return [
+            Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)]),
+            constants("nl_strips", nl_own="nl_s"),
+            self.indices(n="nl_own.n", i="nl_own.i"),
+            Let(_SUMS, name("nl_at"), call("nl_in_shared", "nl_own.at"), const=False),
+            self.over_outs(four, Kind.ONCE),
+        ]
+
+    def pixels(self) -> list[Stmt]:
+        """A thread has outputs of a pixel; what four of them read is loaded together, before the first one is computed
+        and stored."""
+        loads, at, out = loaded(self.nest), name("nl_at"), Let("nl_i64", self.nest.vars[self.roles.o])
+        end, first = epilogue(self.nest, "*nl_at", loads), Let(_SUMS, at, "nl_own.at", const=False)
+        start = [constants("nl_outputs", nl_own="nl_s"), self.indices(n="nl_own.n", i="nl_own.i", j="nl_own.j")]
+        if not loads:
+            return [*start, first, self.over_outs(end, Kind.FOUR)]
+        given = [out, Let(_SUMS, at), Let("const nl_read &", name("nl_x"))]
+        o, four, all_outs = name("nl_o"), "nl_o + 3 * nl_own.by_o < nl_own.o_end", "nl_own.o_end"
+        load = Set(code("nl_x[nl_n]"), "nl_load(nl_o + nl_n * nl_own.by_o)")
+        store = Do("nl_finish(nl_o + nl_n * nl_own.by_o, nl_at, nl_x[nl_n])")
+        several = [Let("nl_read", code("nl_x[4]")), unrolled("nl_n", 4, [load]), unrolled("nl_n", 4, [store], [_FAR])]
+        one = [Do("nl_finish(nl_o, nl_at, nl_load(nl_o))")]
+        return [
+            *start,
+            Struct("struct nl_read", _fields(loads)),
+            Closure("nl_load", [out], [Leave("return", _read(loads))]),
+            Closure("nl_finish", given, [*_taken(loads, "nl_x"), *end]),
+            Let("nl_i64", o, "nl_own.o", const=False),
+            first,
+            For(o, None, None, several, "4 * nl_own.by_o", kind=Kind.ONCE, test=four),
+            For(o, None, all_outs, one, "nl_own.by_o", kind=Kind.ONCE, style=Style.BESIDE, then=[_FAR]),
+        ]
+
     def operands(self) -> dict[str, Operand]:
         """The members of nl_convolution, or of nl_weights."""
         r, units = self.roles, parts_of(self.contract.strategy) is not None
@@ -193,9 +287,9 @@ class _Printer:
         columns = {"blocks": "blocks", "channels": "channels", "height": "rows", "shares": "shares", "splits": "splits"}
         if self.contract.strategy in FORWARD:
             found["weights"] = self.weights()
-            back = {x.window for x in (r.row, r.col) if x.tap < 0}
-            for name, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
-                found[f"by_{name}"] = form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d)))
+            back = {line.window for line in (r.row, r.col) if line.tap < 0}
+            for x, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
+                found[f"by_{x}"] = form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d)))
             found |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
             columns = {n: n for n in ("strips", "height", "samples", "blocks", "deep", "channels")} | {"height": "rows"}
         else:
@@ -249,16 +343,9 @@ def gathered_pixels(
     return (dims[r.c], *seen, dims[r.n]), (*by, size * by_n), box, size, tuple(edges), steps
 
 
-def direct_texts(
-    k: Kernel, contract: l2.Contract, loads: Callable[[NestPrinter], Mapping[str, Let]]
-) -> tuple[dict[str, Operand], Frame, NestPrinter]:
-    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one), and the
-    nest. `loads`: what an epilogue may load ahead."""
-    p, forward = _Printer(k, contract), contract.strategy in FORWARD
-    names: dict[str, Any] = {"r": p.roles, "name": lambda d: p.nest.vars[d]}
-    if forward:
-        names["loads"] = list(loads(p.nest).values())
-        store = "store_direct_conv" if contract.strategy == direct_conv.NAME else "store_tensor_conv"
-    else:
-        names["taps"], store = dict(contract.literals)["taps"], "store_direct_conv_weights"
-    return p.operands(), frame(SKELETONS.statements(), f"{store}.cu.j2", names), p.nest
+def convolved(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:
+    """The members of the operands, and what a thread does with its sums."""
+    p = _Printer(k, contract)
+    if contract.strategy in FILTERS:
+        return p.operands(), p.filters()
+    return p.operands(), p.strips() if contract.strategy == direct_conv.NAME else p.pixels()

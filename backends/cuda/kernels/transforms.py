@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.skeletons import frame
 from backends.cuda.kernels.direct import roles
-from backends.cuda.kernels.kernel import SKELETONS, Shared
+from backends.cuda.kernels.kernel import Shared
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.kernel_ir.expr import Operand, braces, cast, form
-from backends.kernel_ir.stmt import Frame
+from backends.cuda.kernels.stores import epilogue
+from backends.kernel_ir.expr import Operand, braces, cast, code, form, name
+from backends.kernel_ir.stmt import For, Kind, Let, Stmt, constants
 from backends.kernel_ir.tree import Code
 from compiler.strategies.cost.cuda import FFT_BLOCKS
 from compiler.strategies.cuda import fft_conv
@@ -78,9 +78,8 @@ def names(contracts: Sequence[l2.Contract], units: bool) -> dict[str, Any]:
     }
 
 
-def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, NestPrinter]:
-    """The members of the operands, the code that runs the epilogue of all outputs (with `@end` for that of one), and
-    the nest."""
+def transformed(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:
+    """The members of the operands, and what a thread does with its outputs."""
     way, nest, r = way_of(contract.literals), NestPrinter(k, contract.nest), roles(k.template, contract)
     columns = [f.name for f in k.template.columns if f.name.startswith(_COLUMN)]
     c = SimpleNamespace(**{n.removeprefix(_COLUMN): form("(nl_i32){}", k.scope[n].code) for n in columns})
@@ -101,8 +100,30 @@ def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand
     found["spectra[2]"] = f"nl_p.spectra[1] + {filters}"
     a, row, col = (r.c, r.r, r.s) if way.weights else (r.n, r.i, r.j)
     a, b = (r.o, a) if turned else (a, r.o)
-    vs = {n: nest.vars[d] for n, d in (("a", a), ("b", b), ("row", row), ("col", col))}
-    return found, frame(SKELETONS.statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
+    return found, _stored(nest, way.points, [nest.vars[d] for d in (a, b, row, col)])
+
+
+def _stored(nest: NestPrinter, points: int, indices: Sequence[Code]) -> list[Stmt]:
+    """The columns of a thread, of two planes; `indices`: of a plane, its partner, a row and a column."""
+    (a, b, row, col), plane = indices, f"nl_plane<{points}>"
+    each = [
+        Let("nl_i64", row, "nl_own.i + nl_row"),
+        Let("real", name("nl_sum"), form("nl_at[2 * nl_row * {}]", name(f"{plane}::LINE"))),
+        *epilogue(nest, "nl_sum"),
+    ]
+    rows = For(name("nl_row"), "nl_own.first", "nl_own.rows", each, name(f"{plane}::PARTS"), "int", Kind.FOUR)
+    planes = [
+        Let("nl_i64", a, "nl_own.a + nl_n"),
+        Let("const real *const", name("nl_at"), "(const real *)(nl_planes + nl_own.at) + nl_n", const=False),
+        rows,
+    ]
+    both = "nl_n < 2 && nl_own.a + nl_n < nl_own.many_a"
+    return [
+        Let("extern __shared__ __align__(16) float2", code("nl_planes")[name("")]),
+        constants("nl_column_out", nl_own="nl_s"),
+        constants("nl_i64", **{b.text: "nl_own.b", col.text: "nl_own.j"}),
+        For(name("nl_n"), 0, None, planes, type="int", kind=Kind.ONCE, test=both),
+    ]
 
 
 def _operands(way: Way, c: SimpleNamespace, image: Code, other: Code) -> tuple[list[Operand], list[Operand]]:
