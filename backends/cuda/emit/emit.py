@@ -18,12 +18,11 @@ from typing import Final
 import backends.cuda.kernels.contract as contracts
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
-from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import file_names
-from backends.c_family.skeletons import frame
 from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
+from backends.cuda.kernels.attention import attention
 from backends.cuda.kernels.events import connect, from_skeleton, record
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS, SKELETONS, Function, Shared, function, read_by
 from backends.cuda.kernels.nests.rows_added import asked_dims, rows_added
@@ -44,7 +43,6 @@ from backends.cuda.waves.waves import (
     wave_templates,
 )
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
-from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
@@ -208,7 +206,7 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
         case l2.Contract() as contract:
             return contracts.contract_functions(k, contract)
         case l2.Attention() as a:
-            return _attention(k, a)
+            return [attention(k, a)]
         case l2.Propagate() as p:
             return propagate(k, p)
         case l2.Connect() as c:
@@ -217,14 +215,6 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             return record(k, r)
         case l2.EmitScheduled():
             return [from_skeleton(k, "emit_scheduled.cu.j2")]
-
-
-def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
-    tile = fused_attention.tile(body.wide, "context" not in body.of)
-    names = {"f": formal_names(k), "body": body, "tile": tile, "form": form}
-    resident = fused_attention.RESIDENT[body.factors - 1] if body.wide <= fused_attention.NARROW else 0
-    text = frame(SKELETONS.statements(), "attend.cu.j2", names)
-    return [Function("", (text,), block=fused_attention.THREADS, resident=resident)]
 
 
 def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
