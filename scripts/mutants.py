@@ -260,6 +260,12 @@ MUTANTS = (
         ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cuda-reproducible-float32]",),
     ),
     Mutant(
+        "attention reads slices where they lie",
+        ("compiler.passes.kernels.place_parts:_heads",),
+        _always(False),
+        ("tests/unit/test_attention.py::test_slices_are_read_where_they_lie[float32]",),
+    ),
+    Mutant(
         "sequences lie in the order of steps",
         ("compiler.passes.kernels.place_parts:_Placing.steps",),
         _always(None),

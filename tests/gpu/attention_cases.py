@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.cuda.run.backend import CudaBackend
 from compiler.core.source import NOWHERE
+from compiler.frontend.load import load_model
+from compiler.ir.level0.model import Model
 from compiler.ir.level1.builder import GraphBuilder
 from compiler.ir.space import DType, Role
 from compiler.layout.assign_layouts import array_of
@@ -87,6 +90,43 @@ def program(cases: Sequence[Case]) -> l2.Merged:
         graphs.append(l1.TensorGraph(f"case{number}", nodes, tuple(f"{of}.{number}" for of in RESULTS)))
     lower_tensors(builder, tuple(graphs), DataSet({}, {}, NOWHERE), CudaBackend(arch="sm_90").capabilities)
     return merge(builder.finish())
+
+
+SLICED = """
+language: 1
+name: sliced
+network:
+  inputs:
+    x: {{shape: [70, 24]}}
+    target: {{shape: [], dtype: int32}}
+  layers:
+    - dense: {{name: all, inputs: x, units: {units}}}
+    - slice: {{name: q, inputs: all, axis: 1, from: {first}, to: {key}}}
+    - slice: {{name: k, inputs: all, axis: 1, from: {key}, to: {value}}}
+    - slice: {{name: v, inputs: all, axis: 1, from: {value}, to: {end}}}
+    - dot_attention: {{name: a, inputs: [q, k, v], heads: 4, causal: true}}
+    - flatten: {{}}
+    - dense: {{name: y, units: 3}}
+numerics: {{precision: {precision}}}
+train:
+  data: {{file: samples.npz, inputs: {{x: x, target: t}}}}
+  loss: {{softmax_cross_entropy: {{logits: y, target: target}}}}
+  optimizer: {{sgd: {{learning_rate: 0.1}}}}
+  batch: 32
+  epochs: 1
+"""
+"""Queries, keys and values are slices of one product."""
+
+
+def sliced(folder: Path, precision: str = "float32", first: int = 0, units: int = 160) -> Model:
+    """Queries and keys of 64 features, values of 32, from feature `first` on."""
+    rng = np.random.default_rng(2)
+    x, t = rng.standard_normal((32, 70, 24)).astype(np.float32), rng.integers(0, 3, 32).astype(np.int32)
+    np.savez(folder / "samples.npz", x=x, t=t)
+    ends = {"key": first + 64, "value": first + 128, "end": first + 160}
+    path = folder / "sliced.yaml"
+    path.write_text(SLICED.format(first=first, **ends, units=units, precision=precision))
+    return load_model(path, {})
 
 
 SMALL = (

@@ -11,8 +11,10 @@ import pytest
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Instance
 from compiler.ir.space import DType
+from compiler.passes.kernels import place_parts
+from compiler.passes.pipeline.lower import lower
 from tests.evaluate_graph import evaluate_graph
-from tests.gpu.attention_cases import GRID, RESULTS, SMALL, Case, program
+from tests.gpu.attention_cases import GRID, RESULTS, SMALL, Case, program, sliced
 from tests.gpu.test_contractions import as_stored
 
 pytestmark = pytest.mark.gpu
@@ -60,6 +62,21 @@ def test_small(tmp_path: Path) -> None:
 
 def test_grid(tmp_path: Path) -> None:
     check(GRID, tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed"])
+def test_slices_give_the_same_bits(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step, read where they lie and copied."""
+    backend, found = CudaBackend(), []
+    for name in ("there", "copied"):
+        merged = lower(sliced(tmp_path, precision), backend.capabilities, True).merged
+        instance = backend.load(backend.build(merged, tmp_path / name, {}), merged, 1)
+        instance.write("train.order", np.arange(32, dtype=np.int32))
+        assert instance.run("train", 1, 1) == 1
+        found.append([instance.read(f"{layer}.{of}") for layer in ("all", "y") for of in ("weight", "bias")])
+        instance.close()
+        monkeypatch.setattr(place_parts, "_heads", lambda _: False)
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -24,7 +24,7 @@ from compiler.passes.tensors.differentiate import differentiate
 from compiler.strategies.choice import NotApplicable
 from compiler.strategies.cuda.fused_attention import Attending, Extents, shared_bytes
 from tests.evaluate_graph import evaluate_graph
-from tests.gpu.attention_cases import SMALL, program
+from tests.gpu.attention_cases import SMALL, program, sliced
 from tests.numeric.test_gradients import inputs_of
 
 TEXT = """
@@ -140,6 +140,34 @@ def test_what_it_cannot_do_is_contracted(keys: str, features: int, batch: int, w
     lowered = lower(asked, SM_90, True)
     assert not kernels(lowered)
     assert ("by contractions", why) in [(d.verdict, d.reason) for d in lowered.decisions if d.subject == "train: a"]
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed"])
+def test_slices_are_read_where_they_lie(precision: str, tmp_path: Path) -> None:
+    """q of 64 features, k of 64 and v of 32, side by side in a product: forward and backward."""
+    lowered = lower(sliced(tmp_path, precision), SM_90, True)
+    verdicts = {d.subject: d.verdict for d in lowered.decisions if d.pass_name == "place_parts"}
+    assert {verdicts[f"train: {x}.y"] for x in "qkv"} == {"in place"}
+    merged = lowered.merged
+    arrays = {a.name: a for a in merged.arrays}
+    attended = [t for t in merged.templates if isinstance(t.body, l2.Attention)]
+    assert len(attended) == 4
+    for t in attended:
+        table = merged.tables[t.index]
+        for name, first in (("query", 0), ("key", 64), ("value", 128)):
+            assert [*table.scalars[f"{name}_by_step"]] == [160]
+            (array,) = table.arrays[name]
+            assert arrays[array].first == first and arrays[array].within.endswith("/all.biased")
+
+
+@pytest.mark.parametrize(
+    ("units", "why"), [(164, "need its elements side by side"), (176, "attention reads 8 elements")]
+)
+def test_slices_that_are_not_aligned_are_copied(units: int, why: str, tmp_path: Path) -> None:
+    """From the fourth feature on; lines of 164 elements are not aligned, either."""
+    lowered = lower(sliced(tmp_path, first=4, units=units), SM_90, True)
+    told = [d for d in lowered.decisions if d.pass_name == "place_parts" and d.subject == "train: k.y"]
+    assert [d.verdict for d in told] == ["copied"] and why in told[0].reason
 
 
 def test_small_heads_are_contracted() -> None:

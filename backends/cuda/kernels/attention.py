@@ -1,7 +1,7 @@
 """Attention at once: the score of a query and a key, and the call of its schedule (templates/attention.cu.j2).
 
 Assumes: an Attention whose rows are blocks of steps, or of keys where the gradients of these are computed.
-Guarantees: what stands beside scores, an offset or a mask, is read where it lies.
+Guarantees: queries, keys and values, and what stands beside scores, an offset or a mask, are read where they lie.
 Does not: choose tiles (compiler/strategies/cuda/fused_attention.py).
 """
 
@@ -26,15 +26,14 @@ def attention(k: Kernel, body: l2.Attention) -> Function:
     by_keys = back and "query" not in body.of
     tests = [body.causal, "mask" in body.beside, *([by_keys] if back else [])]
     shape: list[Operand] = [wide, factors, fused_attention.tile(wide, back), *(str(x).lower() for x in tests)]
-    if not back:
-        arrays = ["query", *_KEYS, "context", "norms" if "norms" in body.of else ""]
-    else:
-        results = _KEYS if by_keys else ("query", "")
-        arrays = [*(_KEYS + _STEPS if by_keys else _STEPS + _KEYS), "context_grad", "context", "norms"]
-        arrays += [f"{x}_grad" if x in body.of else "" for x in results] + ["scale"]
+    sequences, arrays = ["query", *_KEYS], ["context", "norms" if "norms" in body.of else ""]
+    if back:
+        sequences, results = [*_KEYS, *_STEPS] if by_keys else [*_STEPS, *_KEYS], _KEYS if by_keys else ("query", "")
+        arrays = ["context_grad", "context", "norms", *(f"{x}_grad" if x in body.of else "" for x in results)]
     extents = (f[x] for x in ("heads", "steps", "keys", "d", "e", "keys" if by_keys else "steps"))
     schedule = Given(name("nl_attend_back" if back else "nl_attend"), tuple(map(code, shape)))
-    given = [f[x] if x else code("(real *)0") for x in arrays]
+    given = [call("nl_sequence_of", f[x], f.get(f"{x}_by_step", f["heads"] * f["e"])) for x in sequences]
+    given += [f[x] if x else code("(real *)0") for x in arrays] + [f["scale"]] * back
     lines = (
         Let("nl_attention", name("nl_x"), call("nl_attention::of", "nl_me.part", *extents)),
         _score(k, body),

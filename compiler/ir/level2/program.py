@@ -273,14 +273,16 @@ class Contract(FindsFormals):
 class Attention(FindsFormals):
     """Results of an l1.Attention, `of` "context" alone or with "norms"; "query"; "key", "value" or both. Array formals
     have the names of its operands and results: query, key, value, offset, mask; context_grad, norms, context;
-    query_grad etc. Columns: batch, heads, steps, keys, d, e, scale, and for each of `beside` the elements between two
-    of its samples, heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
+    query_grad etc. Columns: batch, heads, steps, keys, d, e, scale; the elements between two steps of query, key and
+    value (`key_by_step`), whose heads are side by side; and for each of `beside` those between two of its samples,
+    heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
 
     by_name = frozenset(
         {"query", "key", "value", "offset", "mask", "context", "norms"}
         | {"context_grad", "query_grad", "key_grad", "value_grad"}
         | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
         | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")}
+        | {"query_by_step", "key_by_step", "value_by_step"}
     )
     of: tuple[str, ...]
     wide: int

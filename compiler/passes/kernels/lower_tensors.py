@@ -21,7 +21,7 @@ import compiler.passes.kernels.lower_weights as weights
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
-from compiler.layout.assign_layouts import real_lanes
+from compiler.layout.assign_layouts import real_lanes, strides_of
 from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.fusion.fuse_rows import Row, fits, rows
 from compiler.passes.fusion.fuse_sums import joined_sums
@@ -279,6 +279,8 @@ def _attention(p: Phase, node: l1.Attention) -> None:
         formals.append(_formal(p, formal, result.out.name, node, l2.Mode.WRITE))
     (batch, steps, heads, d), (_, keys, *_), (*_, e) = (p.tensors[n].shape for n in node.ins[:3])
     columns = {"batch": batch, "heads": heads, "steps": steps, "keys": keys, "d": d, "e": e}
+    for formal, operand in zip(given[:3], node.ins, strict=False):
+        columns[f"{formal}_by_step"] = strides_of(p.placed(p.tensors[operand]), p.lanes)[1]
     for name, operand in zip(node.beside, node.ins[3:], strict=False):
         shape = (heads, steps, keys)[4 - len(p.tensors[operand].shape) :]
         by = {1: (keys, 0, 0), 2: (steps * keys, 0, keys), 3: (heads * steps * keys, steps * keys, keys)}[len(shape)]

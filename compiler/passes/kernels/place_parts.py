@@ -7,8 +7,9 @@ Guarantees: what a concatenation joins is computed in its place in the result, a
 where it lies, and sequences are made, or read, in the order of steps, where all kernels that make or read them go
 through strides: those of maps, moves and generic nests do, of strategies those that say so. Then there is no copy.
 Results are the same bits: strategies, and the loops of sums, are those that there are without.
-Does not: place what a library, attention or the copy engine reads, or what another contraction is computed from; on a
-GPU what each step of a Scan reads, which chains fetch ahead from where samples are side by side.
+Does not: place what a library or the copy engine reads, or what another contraction is computed from; join what
+attention reads; on a GPU place what each step of a Scan reads, which chains fetch ahead from where samples are side by
+side.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from compiler.passes.kernels.tensor_phase import Phase, Place
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice
 from compiler.strategies.choice import LIMIT
+from compiler.strategies.cuda.fused_attention import ALIGNED
 from compiler.strategies.variants import TUNED
 
 Made = l1.Map | l1.Contract | l1.Gather | l1.Move
@@ -112,7 +114,8 @@ class _Placing:
         free = name not in self.fixed | self.p.places.keys() | self.p.joined and name not in self.p.graph.outputs
         if not isinstance(node, Made) or not free or not self.strides(name):
             return None
-        return self._read(tensor, whole, into)
+        found = self._read(tensor, whole, into)
+        return None if found is None or self._attended(found) else found
 
     def slice(self, node: l1.Move) -> None:
         """A slice."""
@@ -127,11 +130,15 @@ class _Placing:
         name, base = node.out.name, self._bases(whole.name)
         if name in self.fixed | self.p.places.keys() | self.p.joined | {*self.p.graph.outputs}:
             return
-        found = self._read(node.out, whole)
+        found, by = self._read(node.out, whole), strides_of(whole, self.p.lanes)
+        first = sum(x * step for x, step in zip(at, by, strict=False))
         if found is None or isinstance(self.made[base[-1]], Kept) or self.fixed & {*base}:
             self._decide(node, "copied", f"{name} is read in ways that need its elements side by side")
             return
-        self.p.slices[name] = sum(x * by for x, by in zip(at, strides_of(whole, self.p.lanes), strict=False))
+        if self._attended(found) and (first % ALIGNED or self._first(whole.name) % ALIGNED):
+            self._decide(node, "copied", f"attention reads {ALIGNED} elements of {name} at a time")
+            return
+        self.p.slices[name] = first
         self._place(node, found, f"it is read in {whole.name}")
         self.p.held |= {*base, *found}
 
@@ -147,6 +154,21 @@ class _Placing:
         self.p.joined.add(node.out.name)
         self._place(node, found, f"{node.source} is made there")
         self.p.held |= {node.out.name, node.source}
+
+    def _attended(self, found: Mapping[str, l1.Tensor]) -> bool:
+        """Whether attention reads one of these."""
+        readers = (self.g.nodes[at] for name in found for at in self.g.readers.get(name, ()))
+        return any(isinstance(x, l1.Attention) for x in readers)
+
+    def _first(self, name: str) -> int:
+        """The first element of a tensor in its array."""
+        for base in self._bases(name):
+            if base in self.p.places:
+                return self.p.places[base].first
+            node = self.made[base]
+            if base in self.p.slices and isinstance(node, l1.Move | l1.StepsFirst):
+                return self.p.slices[base] + self._first(l1.operands(node)[0])
+        return 0
 
     def _bases(self, name: str) -> tuple[str, ...]:
         """A tensor, and those that it is a reshape of."""
@@ -184,6 +206,8 @@ class _Placing:
                     found |= {t.name: replace(t, whole=(*t.shape[:1], *tensor.whole[1:])) for t in parts}
                 case l1.Contract() as node if self._sums(node, tensor):
                     pass
+                case l1.Attention() as node if tensor.name in node.ins[:3] and _heads(tensor):
+                    pass
                 case l1.Reindex(out) if out.name not in self.fixed | {*self.p.graph.outputs}:
                     extents = reshaped(tensor, out.shape)
                     whole = () if extents == out.shape else extents
@@ -210,6 +234,13 @@ class _Placing:
         if before is None or after is None or before.exchange is not None or after.exchange is not None:
             return False
         return _way(before) == _way(after)
+
+
+def _heads(tensor: l1.Tensor) -> bool:
+    """Whether attention may read it: steps side by side but for features of others, heads side by side, and several
+    elements of one at a time."""
+    by_sample, by_step, *own = strides_of(tensor, 0)
+    return own == [tensor.shape[-1], 1] and by_sample == tensor.shape[1] * by_step and by_step % ALIGNED == 0
 
 
 def _only_given(scan: l1.Scan, name: str) -> bool:

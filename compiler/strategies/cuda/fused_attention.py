@@ -37,7 +37,7 @@ RESIDENT: Final = (4, 4, 3)
 NARROW: Final = 64
 WIDE: Final = (32, 64, 128)
 """Features of a head, at most, by structure."""
-_ALIGNED: Final = 8
+ALIGNED: Final = 8
 """Features: 16 bytes of bf16."""
 _WORDS: Final = (1, 1, 2)
 """Numbers of 16 bits of a factor."""
@@ -143,7 +143,7 @@ class Attending:
     def fitting(self, x: Extents) -> tuple[Found, ...]:
         """The same for these extents."""
         wide = wide_of(x.d, x.e)
-        if wide is None or x.d % _ALIGNED or x.e % _ALIGNED:
+        if wide is None or x.d % ALIGNED or x.e % ALIGNED:
             raise NotApplicable(f"heads of {x.d} and {x.e} features have no tile")
         fit = [w for w in self.ways if shared_bytes(wide, w.factors, True) <= self.device.shared_block]
         refuse_if(not fit, "its tiles do not fit into shared memory")
