@@ -51,6 +51,10 @@ _ATTENTION_WORDS = {
     "key_padding_mask": "`mask`",
     "attn_mask": "`mask`, or `offset` for numbers that are added",
     "is_causal": "`causal`",
+    **dict.fromkeys(
+        ("kv_heads", "num_kv_heads", "num_key_value_heads"),
+        "`dot_attention` of keys and values whose heads a `concat` repeats",
+    ),
 }
 
 # -------------------------------------------------------------------------------------------- shapes
@@ -67,7 +71,8 @@ def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Sha
             raise Misfit(f"{article(p.kind)} {p.kind} {message}")
     if len(ins) == 2:
         message = "layer reads one input, or three: query, key and value"
-        raise Misfit(f"{article(p.kind)} {p.kind} {message}", None, "inputs")
+        help = "a layer that is both key and value is named twice: `[query, memory, memory]`"
+        raise Misfit(f"{article(p.kind)} {p.kind} {message}", help, "inputs")
     query, key, value = ins if len(ins) == 3 else ins * 3
     if key[0] != value[0]:
         raise Misfit(f"key and value have different steps: {shown(key)} and {shown(value)}", None, "inputs")

@@ -130,7 +130,11 @@ def _conv_kind(rank: int) -> LayerKind:
         f"conv{rank}d",
         f"A {words}-dimensional convolution (cross-correlation) over channels, {DIMENSIONS[rank]}.",
         *_conv_fields(rank),
-        elsewhere={"units": "`filters`", "size": "`kernel`"},
+        elsewhere={
+            "units": "`filters`",
+            "size": "`kernel`",
+            "padding_mode": "nothing: there are zeros around the input",
+        },
         trained=True,
     )
     read = {"Conv": _read} if rank == 1 else {}

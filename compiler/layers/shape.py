@@ -281,7 +281,7 @@ PAD = LayerKind(
             example="after: [0, 2, 2]",
         ),
         Field("value", Value(), "Their value.", default=0, example="value: 0"),
-        elsewhere={"padding": "`before` and `after`"},
+        elsewhere={"padding": "`before` and `after`", "mode": "`value`: what is around the input is of one value"},
     ),
     _padded,
     pad,

@@ -112,7 +112,17 @@ LOSS: Final = OneKey(
 
 METRIC: Final[Kind] = OneOf(
     (
-        Choice("metric", tuple(Option(m.name, m.doc) for m in METRICS if m.number is None)),
+        Choice(
+            "metric",
+            tuple(Option(m.name, m.doc) for m in METRICS if m.number is None),
+            {
+                **{f"top{between}{k}": f"`{{top: {k}}}`" for between in ("", "_") for k in (2, 3, 5, 10)},
+                **dict.fromkeys(("top_k", "top_k_accuracy", "top_k_categorical_accuracy"), "`{top: 5}`"),
+                **dict.fromkeys(("mse", "rmse"), "`mean_squared_error`"),
+                **dict.fromkeys(("mae", "l1"), "`mean_absolute_error`"),
+                **dict.fromkeys(("cer", "wer", "edit_distance"), "`label_error_rate`"),
+            },
+        ),
         OneKey(
             "metric",
             tuple(m.number for m in METRICS if m.number is not None),

@@ -41,6 +41,14 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "nest_poisson_generator": [("poisson_generator", "library/neurons/poisson")],
     "nest_tsodyks": [("tsodyks_synapse", "library/synapses/tsodyks_markram")],
     "padding_full": [("padding: full", "padding: 2")],
+    "padding_causal": [("padding: causal", "padding: [4, 0]")],
+    "attention_of_two": [("[query, memory]", "[query, memory, memory]")],
+    "classes_before_steps": [
+        ("kernel: 1}\n", "kernel: 1}\n    - permute: {axes: [1, 0]}\n"),
+        ("logits: scores", "logits: permute_1"),
+    ],
+    "metric_top_5": [("[top_5]", "[{top: 5}]")],
+    "layer_identity": [("identity: {name: x}", "slice: {name: x}")],
     "padding_in_capitals": [("SAME", "same")],
     "padding_unknown": [("half", "same")],
     "channels_last_shape": [("    - conv2d", "    - permute: {axes: [2, 0, 1]}\n    - conv2d")],
@@ -138,6 +146,7 @@ def _words(text: str) -> set[str]:
 
 
 OPEN = {
+    "classes_before_steps": {"permute_1"},
     "optimizer_weight_decay": {"decay"},
     "validation_beside_data": {"label", "labels"},
     "suffix_post_in_on_pre": {"w"},

@@ -15,7 +15,7 @@ from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
 AXIS = "The axis, from 0, without the batch."
 AXIS_NUMBER = replace(COUNT, negative="axes and their elements count from 0, without the batch, not from the end")
-SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
+SHAPE = ListOf(replace(POSITIVE, negative="every extent is written out: -1 stands for none"), example="[16, 5, 5]")
 
 LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
 ACTIVATIONS = tuple(ACTIVATION_TEXTS)

@@ -93,6 +93,8 @@ def sides(p: Place, x: Shape, size: Shape, stride: Shape, dilation: Shape) -> Sh
         if given == "full":
             full = [(n - 1) * d for n, d in zip(size, dilation, strict=True)]
             help = f"that is `padding: {full[0] if len(set(full)) == 1 else full}` here"
+        if given == "causal" and rank == 1:
+            help = f"that is `padding: [{(size[0] - 1) * dilation[0]}, 0]` here"
         raise Misfit(f"unknown padding `{given}`", help, "padding", "E0105")
     if not isinstance(given, tuple):
         return (p.integer("padding"),) * (2 * rank)

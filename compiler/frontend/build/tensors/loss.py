@@ -95,10 +95,10 @@ def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) ->
     return replace(loss, mask=mask.text, ignore=number)
 
 
-def _not_integers(what: str, given: Scalar, shape: str, built: Built, c: Context) -> None:
-    """E0501: a network input is not `what` it has to be: integers of this shape."""
+def _not_integers(what: str, given: Scalar, shape: str, built: Built, c: Context, help: str | None = None) -> None:
+    """E0501: a network input is not `what` it has to be: integers of this shape, unless `help` says otherwise."""
     related = (Related("the input is declared here", built.inputs[given.text].span),)
-    help = f"declare it with `{{shape: {shape}, dtype: int32}}`"
+    help = help or f"declare it with `{{shape: {shape}, dtype: int32}}`"
     c.sink.error("E0501", f"{what}, but `{given.text}` is not", given.span, help, related)
 
 
@@ -120,7 +120,13 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
         return False
     if declared.dtype != "int32" or wanted != shape[:-1]:
         what = "the class's number" if len(shape) == 1 else "a class's number at each place"
-        _not_integers(f"the target of `{kind.name}` is {what}", target, shown(shape[:-1]), built, c)
+        help = None
+        if len(shape) > 1 and wanted == shape[1:]:
+            axes = [*range(1, len(shape)), 0]
+            help = f"classes are the last axis: put `- permute: {{axes: {axes}}}` before the loss"
+        elif wanted == shape:
+            help = "for the probabilities of all classes write `kl_divergence`, and `- log_softmax: {}` before it"
+        _not_integers(f"the target of `{kind.name}` is {what}", target, shown(shape[:-1]), built, c, help)
         return False
     return True
 
