@@ -1,14 +1,15 @@
 """Sums, means, maxima and minima over axes of a sample.
 
 Assumes: inputs of (batch, ...).
-Guarantees: the order of the axes that stay; a minimum is that of the negated maximum, so that both pass their gradient
-to the first element that attains them.
+Guarantees: the order of the axes that stay; a maximum or minimum passes its gradient to the first element that attains
+it.
 Does not: reduce the batch.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -32,6 +33,9 @@ def _shape(p: Place, x: Shape) -> Result:
     return kept, {"axes": tuple(sorted(axes)), **p.attrs("function", "keep")}
 
 
+_FARTHEST: Final = {"max": -math.inf, "min": math.inf}
+
+
 def reduced(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """`function` of the elements along `axes`."""
     axes, function, g, span = ints(layer, "axes"), layer.attr("function"), c.graph, layer.span
@@ -42,11 +46,8 @@ def reduced(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         body: Expr = X0 * Ref("share") if function == "mean" else X0
         y = g.reduce(name, body, (identity(x),), x, stay, scalars=(("share", share),), span=span)
     else:
-        turned = g.map(f"{layer.name}.negated", -X0, (identity(x),), span=span) if function == "min" else x
-        most = f"{layer.name}.most" if function == "min" else name
-        y = g.reduce(most, X0, (identity(turned),), turned, stay, combine="max", fill=-math.inf, span=span)
-        if function == "min":
-            y = g.map(name, -X0, (identity(y),), span=span)
+        assert function in _FARTHEST
+        y = g.reduce(name, X0, (identity(x),), x, stay, combine=function, fill=_FARTHEST[function], span=span)
     return reshape(c, f"{layer.name}.y", y, (x.shape[0], *layer.shape), layer)
 
 

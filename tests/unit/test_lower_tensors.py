@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from backends.cpu.backend import CpuBackend
 from backends.reference.load import instantiate
+from compiler.expr.ast import Ref
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import Lowered, lower
 
@@ -128,3 +131,17 @@ def test_sizes_are_not_in_the_text(folder: Path) -> None:
         return CpuBackend().emit(lowered(folder, layers, f"x-note: {other}\n").merged)
 
     assert text(4, 1) == text(17, 2) == text(1, 3)
+
+
+def test_a_minimum_is_one_reduction(folder: Path) -> None:
+    layers = """
+    - reduce: {name: least, function: min, axes: 0, keep: true}
+    - reduce: {name: most, inputs: image, function: max, axes: 0, keep: true}
+    - concat: {inputs: [least, most]}
+    - dense: {name: logits, units: 3}
+"""
+    done = lowered(folder, layers)
+    bodies = [t.body for t in done.merged.templates]
+    assert {"min", "max"} <= {b.combine for b in bodies if isinstance(b, l2.Nest)}
+    negated = [n for g in done.tensors for n in g.nodes if isinstance(n, l1.Map) and n.body == -Ref("x0")]
+    assert not negated

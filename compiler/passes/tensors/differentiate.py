@@ -185,8 +185,8 @@ def _contract_gradient(
     )
 
 
-def _max_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, name: str) -> l1.Tensor:
-    """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum."""
+def _extreme_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, name: str) -> l1.Tensor:
+    """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum or minimum."""
     x = g.tensors[node.ins[0]]
     reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
     position: Expr = Num(0)
@@ -201,7 +201,7 @@ def _max_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, name:
             (node.in_maps[0], node.out_map),
             Cond(Ref("x0").eq(Ref("x1")), Call("float", (position,)), Num(FIRST)),
             "min",
-            math.nan,  # never equal to the maximum: padding is not a candidate
+            math.nan,  # equal to nothing: padding is not a candidate
             (),
             node.span,
         )
@@ -309,8 +309,8 @@ class _Backward:
             elif node.combine == "add":
                 self.contribute(operand, _contract_gradient(self.g, self.slopes, node, gradient, k, name))
             else:
-                assert node.combine == "max" and len(node.ins) == 1
-                self.contribute(operand, _max_gradient(self.g, node, gradient, name))
+                assert len(node.ins) == 1
+                self.contribute(operand, _extreme_gradient(self.g, node, gradient, name))
 
     def _moved(self, node: Moved, gradient: l1.Tensor) -> None:
         """The gradient moves back: elements of a Gather are added up where they come from, and the other way round."""
