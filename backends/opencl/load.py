@@ -201,7 +201,7 @@ class OpenclInstance(Instance):
         try:
             for now in range(step, step + count):
                 for x, at in ((calls[n], at) for n, at in l2.in_order(len(calls), self._loops[phase])):
-                    if x.every == 1 or now % x.every == x.offset:
+                    if x.size[0] and (x.every == 1 or now % x.every == x.offset):  # PoCL divides by a size of 0
                         if x.first is not None:
                             x.kernel.set_arg(2, np.int64(x.first + at * x.size[1]))
                         launch(queue, x.kernel, x.size, x.group)

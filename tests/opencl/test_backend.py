@@ -299,6 +299,36 @@ def test_failures_of_a_device_have_codes(tmp_path: Path, monkeypatch: pytest.Mon
         instance.run("step", 3, 1)
 
 
+@pytest.mark.usefixtures("device")
+def test_a_launch_without_work_items_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a Poisson input, all kernels but that of its mean: PoCL divides by their size."""
+    path = tmp_path / "driven.yaml"
+    path.write_text(
+        "language: 1\nneurons: {n: {state: {v: 0}, inputs: {kick: {}}, update: [v = 0.5 * v + kick]}}\n"
+        "populations: {cell: {neuron: n, size: 3}}\n"
+        "inputs: {noise: {to: cell, poisson: {rate: 900 Hz, into: kick, weight: 1}}}\n"
+        "simulate: {dt: 1 ms, duration: 4 ms, seed: 1}\nnumerics: {order: bitwise}\n"
+    )
+    merged = lowered(load_model(path), "opencl")
+    chosen = backend("opencl")
+    instance: Any = chosen.load(chosen.compile(merged, {}), merged, 1)
+    cl, sizes = devices.library(), []
+    launch = cl.enqueue_nd_range_kernel
+
+    def counted(queue: Any, kernel: Any, size: tuple[int, ...], group: tuple[int, ...]) -> None:
+        sizes.append(size)
+        launch(queue, kernel, size, group)
+
+    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", counted)
+    launches = sum(x.every == 1 for p in merged.phases if p.name == "step" for x in p.launches)
+    assert instance.run("step", 1, 1) == 1
+    assert sizes and all(np.prod(size) > 0 for size in sizes)
+    assert len(sizes) < launches + 1
+    reference = ReferenceInstance(merged, 1)
+    reference.run("step", 1, 1)
+    np.testing.assert_array_equal(instance.read("cell.v"), reference.read("cell.v"))
+
+
 # ----------------------------------------------------------------------------------------------- loops
 
 
