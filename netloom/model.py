@@ -31,6 +31,7 @@ from compiler.runtime.common.options import (
     Settings,
     SimulationOptions,
     TrainedOptions,
+    accepts,
     checked,
 )
 from compiler.runtime.common.progress import Progress, progress
@@ -83,6 +84,7 @@ class Model:
             show_summary(self.path, self._options(target, {}), Format.human)
         return text.getvalue()
 
+    @accepts(BuildOptions)
     def build(self, target: str = "cpu", **options: Unpack[BuildOptions]) -> BuildResult:
         """Emit and compile. `build_dir`: where; else a temporary folder. Raises ModelError, BackendError, RunError."""
         from compiler.runtime.build import build_model
@@ -91,12 +93,14 @@ class Model:
 
     # ------------------------------------------------------------------------------------------- runs
 
+    @accepts(RunOptions, plots=False)
     def run(self, target: str = "cpu", *, quiet: bool = True, **options: Unpack[RunOptions]) -> RunResult:
         """Run the model from its beginning to its end, as `netloom run` does. Without `out` or `runs_dir` the result's
         folder is temporary: it is removed when the result is no longer referred to, and plots are not drawn unless
         `plots=True`. Raises ModelError, BackendError, RunError."""
         return self._run(target, options, progress(flag("quiet", quiet)))
 
+    @accepts(SimulationOptions)
     def simulation(
         self,
         seed: int | None = None,
@@ -122,6 +126,7 @@ class Model:
         fields = {"plots": False, **options, "out": Path(kept.name) / "run"}
         return replace(RunResult.of(run_model(self.path, self._options(target, fields), shown)), kept=kept)
 
+    @accepts(RunOptions)
     def sweep(
         self,
         trials: Mapping[str, Any] | None = None,
@@ -142,6 +147,7 @@ class Model:
 
     # -------------------------------------------------------------------------------------- training
 
+    @accepts(FitOptions, plots=False)
     def fit(
         self,
         data: Arrays | Batches | None = None,
@@ -183,8 +189,9 @@ class Model:
         self._trained = result
         return result
 
+    @accepts(TrainedOptions)
     def evaluate(
-        self, data: Arrays | PathArgument | None = None, target: str = "cpu", **options: Any
+        self, data: Arrays | PathArgument | None = None, target: str = "cpu", **options: Unpack[TrainedOptions]
     ) -> dict[str, float]:
         """Loss and metrics with the weights of the last `fit` (or `weights`, or those that the model names) on `data`:
         arrays by input, a file, or None for the samples that the model keeps. Raises ModelError, BackendError,
@@ -201,6 +208,7 @@ class Model:
             written = write_samples(data, None, Path(folder))
             return dict(evaluate_file(self.path, chosen, written.path).metrics)
 
+    @accepts(TrainedOptions)
     def predict(
         self,
         data: Samples | PathArgument,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from compiler.cli.app import app
 from compiler.core.diagnostics import RunError
 from compiler.runtime.common import options as described
 from compiler.runtime.common.options import DEFAULTS, DESCRIBED, TYPES, Options
-from netloom import build, check, evaluate, predict, run
+from netloom import Model, build, check, evaluate, predict, run
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {f.__name__: f for f in (check, build, run, evaluate, predict)}
 RUNNERS = {
@@ -129,6 +130,14 @@ def test_an_option_is_refused_alike(command: str, name: str, caught: list[Option
 def test_the_typed_keywords_are_the_fields() -> None:
     """What editors see (the TypedDict of `run`) are the fields of Options, beside the target and the settings."""
     assert {*described.RunOptions.__annotations__, "target", "set"} == set(DESCRIBED)
+
+
+@pytest.mark.parametrize("name", ["build", "run", "simulation", "sweep", "fit", "evaluate", "predict"])
+def test_methods_of_a_model_take_no_other_keyword(name: str) -> None:
+    method = getattr(Model(Path("x.yaml"), None, None), name)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batch'"):
+        method(*([{}] if name == "predict" else []), batch=8)
+    assert inspect.signature(method).parameters.keys() >= {"precision", "order"}
 
 
 def test_no_other_keyword_is_taken() -> None:

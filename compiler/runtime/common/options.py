@@ -185,16 +185,17 @@ def checked(given: Mapping[str, Any]) -> Options:
     return Options(**{name: DESCRIBED[name].check(name, value) for name, value in given.items()})
 
 
-def accepts(keywords: type[Any]) -> Callable[[F], F]:
-    """For `function(..., **options: Unpack[keywords])`: its signature has the keywords with their defaults, and any
-    other keyword is a TypeError, as for every function."""
+def accepts(keywords: type[Any], **defaults: object) -> Callable[[F], F]:
+    """For `function(..., **options: Unpack[keywords])`: its signature has the keywords with their defaults (or those of
+    `defaults`), and any other keyword is a TypeError, as for every function."""
     accepted = get_type_hints(keywords)
 
     def decorate(function: F) -> F:
         own = inspect.signature(function)
         *named, _ = own.parameters.values()
         kind = inspect.Parameter.KEYWORD_ONLY
-        extra = [inspect.Parameter(n, kind, default=getattr(DEFAULTS, n), annotation=t) for n, t in accepted.items()]
+        shown = {n: defaults.get(n, getattr(DEFAULTS, n)) for n in accepted}
+        extra = [inspect.Parameter(n, kind, default=shown[n], annotation=t) for n, t in accepted.items()]
         signature = own.replace(parameters=[*named, *extra])
 
         @wraps(function)
