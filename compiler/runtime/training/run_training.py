@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.cache import cache_folder
@@ -38,6 +37,7 @@ from compiler.runtime.artifacts.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
+from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.metrics import Sums, confusion_of, metrics_of, read_metrics
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
@@ -135,7 +135,8 @@ def _trained(loop: _Loop) -> Outcome:
     if course.weights == "best":
         write_tensors(session.folder / "weights.safetensors", loop.best, {"epoch": str(loop.best_epoch)})
     else:
-        save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered, train)
+        weights = learned_weights(loop.instance, session.prepared.lowered, train)
+        write_tensors(session.folder / "weights.safetensors", weights)
     seconds = time.process_time() - cpu
     rows = read_metrics(session.folder)
     return Outcome(
@@ -267,24 +268,11 @@ def _save(loop: _Loop, epoch: int, batch: int) -> None:
     loop.adopted = None
 
 
-def save_weights(path: Path, instance: Instance, lowered: Lowered, train: l0.Train) -> None:
-    """Trained values and running statistics by name, in logical shape."""
-    write_tensors(path, learned_weights(instance, lowered, train))
-
-
 def learned_weights(instance: Instance, lowered: Lowered, train: l0.Train) -> dict[str, AnyArray]:
     """Trained values (their averages, where these are kept) and running statistics by name, in logical shape."""
-    nodes = [node for graph in lowered.tensors for node in graph.nodes]
-    names = {
-        node.out.name
-        for node in nodes
-        if isinstance(node, l1.Weight | l1.Variable)
-        and not node.out.name.startswith("metric.")
-        and not (isinstance(node, l1.Variable) and node.inner)
-    }
-    averages = averages_of(nodes, train)
+    averages = averages_of([node for graph in lowered.tensors for node in graph.nodes], train)
     arrays = {a.name: a for a in lowered.merged.arrays}
-    return {n: read_logical(instance, arrays[averages.get(n, n)]) for n in sorted(names)}
+    return {n: read_logical(instance, arrays[averages.get(n, n)]) for n in sorted(learned(lowered.tensors))}
 
 
 def _write_best(loop: _Loop) -> None:
