@@ -23,6 +23,8 @@ from backends.kernel_ir.types import Typed
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
 
+_SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
+
 
 @dataclass
 class Kernel:
@@ -49,6 +51,13 @@ class Kernel:
     def strided(self) -> list[tuple[l2.ArrayFormal, l2.Strided]]:
         """The arrays whose elements the dims of a nest tell."""
         return [(f, f.access) for f in self.template.arrays if isinstance(f.access, l2.Strided)]
+
+    @property
+    def identifiers(self) -> dict[str, Code]:
+        """Those of all formals, by name; `list` and `count` also under their usual synonyms."""
+        names = dict(self.pointers)
+        names |= {f.name: self.scope[f.name].code for f in self.template.formals if isinstance(f, l2.ScalarFormal)}
+        return {name: names[other] for name, other in _SYNONYMS.items() if other in names} | names
 
     def formal(self, name: str) -> l2.ArrayFormal:
         """The array formal called `name`."""

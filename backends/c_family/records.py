@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import STEP, Body, Symbol
 from backends.kernel_ir.expr import binary, call, cast
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
@@ -35,7 +34,7 @@ class Record:
 
 def record_of(k: Kernel, r: l2.RecordTrace | l2.RecordEvents) -> Record:
     """The value of a trace may read several arrays at the member's index `i`."""
-    names = formal_names(k)
+    names = k.identifiers
     used, capacity, buffer = names["used"], names["capacity"], names["buffer"]
     if isinstance(r, l2.RecordEvents):
         slot, number, at, fired, e = (k.namer.fresh(x) for x in ("slot", "number", "at", "fired", "e"))

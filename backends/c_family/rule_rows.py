@@ -8,28 +8,96 @@ Does not: deliver events, or choose rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from jinja2 import Environment
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import file_of, formal_names, given
+from backends.c_family.cprint import Symbol, type_of
 from backends.c_family.skeletons import OWN, frame
-from backends.kernel_ir.expr import name
+from backends.kernel_ir.expr import cast, name
 from backends.kernel_ir.stmt import Frame, Stmt
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.tree import NONE, Code, Printed
+from compiler.connect import RULE, drawing_of
+from compiler.connect.drawing import Numbered, Passing
+from compiler.expr.ast import Expr, Unary, refs
+from compiler.ir.space import DType
+
+
+def _file_of(c: l2.Connect) -> str:
+    """The skeleton of one stage of one rule, without its ending."""
+    if c.stage == "scan":
+        return "connect_scan"
+    match drawing_of(c.rule):
+        case Numbered():
+            return "connect_numbered"
+        case Passing():
+            return "connect_passing"
+    return f"connect_{c.rule}"
+
+
+Own = Callable[[str], Code]
+"""What a skeleton's own variable is called."""
+
+
+def _scope(k: Kernel, own: Own, *read: Expr | None) -> dict[str, Symbol]:
+    """Names of a rule's expressions: integers, `skip` and `holds`."""
+    names = set[str]().union(*(refs(e) for e in read if e is not None)) - k.scope.keys()
+    return k.scope | {n: Symbol(own(n), "bool" if n in ("skip", "holds") else DType.I64) for n in sorted(names)}
+
+
+def _numbered(k: Kernel, x: Numbered, own: Own) -> dict[str, Any]:
+    """Arguments of the skeleton of numbered connections."""
+    scope = _scope(k, own, x.owners, x.each, x.source, x.target, *x.pools)
+
+    def text(e: Expr) -> Code:
+        return k.dialect.expr(e, scope, DType.I64)
+
+    found = {name: text(getattr(x, name)) for name in ("owners", "each", "source", "target")}
+    reads = refs(x.source) | refs(x.target)
+    hole = "skip" in reads.union(*(refs(e) for e in (x.each, *x.pools)))
+    return {**found, "owner": x.owner, "pools": [text(p) for p in x.pools], "hole": hole, "reads": reads}
+
+
+def _passing(k: Kernel, x: Passing, c: l2.Connect, own: Own) -> dict[str, Any]:
+    """Arguments of the skeleton of rows that pass over places; `drawn`: whether an expression is a probability."""
+    scope = _scope(k, own, x.pool, x.step, x.target, x.index, x.at, x.hole or None, x.hit)
+    found: dict[str, Any] = {n: k.dialect.expr(getattr(x, n), scope, DType.I64) for n in ("pool", "step", "target")}
+    found |= {n: cast("nl_u64", k.dialect.expr(getattr(x, n), scope, DType.I64)) for n in ("index", "at")}
+    found["hole"] = k.dialect.expr(x.hole, scope, DType.I64) if x.hole else ""
+    found |= {"each": x.each, "table": RULE[c.rule].table is not None, "hit": k.dialect.test(x.hit, scope)}
+    found["miss"] = k.dialect.test(Unary("not", x.hit), scope)
+    p, drawn, places = c.probability, False, set[str]()
+    text: Code = Printed("", NONE)
+    if p is not None:
+        scope, places = _scope(k, own, p), refs(p)
+        drawn = type_of(p, scope, k.dialect.precision) != "bool"
+        text = k.dialect.expr(p, scope, k.dialect.precision) if drawn else k.dialect.test(p, scope)
+    ends = {f"places_{end}": any(x.endswith(end) for x in places & set(l2.PLACES)) for end in "ij"}
+    return {**found, **ends, "drawn": drawn, "probability": text}
+
+
+def _given(k: Kernel, c: l2.Connect, own: Own) -> dict[str, Any]:
+    """Arguments of the skeleton of a stage of a rule."""
+    match drawing_of(c.rule):
+        case Numbered() as x if c.stage != "scan":
+            return _numbered(k, x, own)
+        case Passing() as x if c.stage != "scan":
+            return _passing(k, x, c, own)
+    return {}
 
 
 def skeleton(k: Kernel, skeletons: Environment, file: str) -> Frame:
     """A skeleton with the names of the kernel's formals."""
-    return frame(skeletons, file, {"f": formal_names(k)})
+    return frame(skeletons, file, {"f": k.identifiers})
 
 
 def connect(k: Kernel, c: l2.Connect, skeletons: Environment, ending: str = "c") -> Frame:
     """One stage of one rule; the draws are those of backends/reference."""
-    names = {"f": formal_names(k), "stage": c.stage, **given(k, c, name)}
-    return frame(skeletons, f"{file_of(c)}.{ending}.j2,{file_of(c)}.c.j2", names)
+    names = {"f": k.identifiers, "stage": c.stage, **_given(k, c, name)}
+    return frame(skeletons, f"{_file_of(c)}.{ending}.j2,{_file_of(c)}.c.j2", names)
 
 
 def row_again(
@@ -50,7 +118,7 @@ def row_again(
         return known.get(word) or name(word)
 
     rule = l2.Connect(p.rule, "walk", p.probability)
-    formals = formal_names(k)  # as when it connects
+    formals = k.identifiers  # as when it connects
     formals |= {"key": formals["connect_key"], "row": k.pointers[p.row]}
-    arguments = {"f": formals, "stage": "walk", **given(k, rule, own)}
-    return frame(skeletons, f"{file_of(rule)}.{ending}.j2", arguments, holes, own)
+    arguments = {"f": formals, "stage": "walk", **_given(k, rule, own)}
+    return frame(skeletons, f"{_file_of(rule)}.{ending}.j2", arguments, holes, own)

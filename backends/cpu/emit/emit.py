@@ -43,7 +43,6 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, of_row
-from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, PrintError, Symbol
 from backends.c_family.device_library import file_names
 from backends.c_family.point_nest import NestBuilder
@@ -237,7 +236,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
     file = f"strategy_{contract.strategy}.c.j2"
     if file not in SKELETONS.statements().list_templates():
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
-    names, formals, vector = ContractNames(k, contract), formal_names(k), dict(contract.literals).get("vector", 0)
+    names, formals, vector = ContractNames(k, contract), k.identifiers, dict(contract.literals).get("vector", 0)
     lanes = [d.extent for d in contract.nest.dims if d.kind is l2.DimKind.LANE]
     precision = k.dialect.precision
     printed = set[str]()

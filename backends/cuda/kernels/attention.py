@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import formal_names
 from backends.cuda.kernels.kernel import Function
 from backends.kernel_ir.expr import Operand, call, cast, code, cond, form, name
 from backends.kernel_ir.stmt import Closure, Do, Leave, Let, Set, Stmt, when
@@ -22,7 +21,7 @@ _STEPS, _KEYS = ("query", "context_grad"), ("key", "value")
 
 def attention(k: Kernel, body: l2.Attention) -> Function:
     """The work of a block."""
-    f, back, wide, factors = formal_names(k), "context" not in body.of, body.wide, body.factors
+    f, back, wide, factors = k.identifiers, "context" not in body.of, body.wide, body.factors
     by_keys = back and "query" not in body.of
     tests = [body.causal, "mask" in body.beside, *([by_keys] if back else [])]
     shape: list[Operand] = [wide, factors, fused_attention.tile(wide, back), *(str(x).lower() for x in tests)]
@@ -45,7 +44,7 @@ def attention(k: Kernel, body: l2.Attention) -> Function:
 
 def _score(k: Kernel, body: l2.Attention) -> Closure:
     """The score of a step and a key, of the product of what they have."""
-    f, score, step, key = formal_names(k), name("nl_z"), name("nl_step"), name("nl_key")
+    f, score, step, key = k.identifiers, name("nl_z"), name("nl_step"), name("nl_key")
     lines: list[Stmt] = [Set(score, f["scale"], "*=")]
     for x in body.beside:
         by = [f[f"{x}_by_{of}"] for of in ("sample", "head", "step")]
