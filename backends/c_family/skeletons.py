@@ -4,6 +4,7 @@ Assumes: the files are package data of the backend's package.
 Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
 are compiled once, beside the package's own bytecode, where that can be written. Of a skeleton of statements (`frame`)
 names of ours and of what a rule declares are symbols: those that were printed are data, and others may stand for them.
+Helpers of a file that no kernel needs are left out (`needed`).
 Does not: depend on kernels.
 """
 
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -93,12 +94,61 @@ def noting(printed: set[str], own: Callable[[str], Code] | None = None) -> dict[
     return {"printed": printed, "word": word}
 
 
+@dataclass(frozen=True)
+class _Helpers:
+    """Definitions with an empty line between them: their texts, the names in each, and by name the number of the one
+    that defines it."""
+
+    texts: tuple[str, ...]
+    names: tuple[frozenset[str], ...]
+    of: Mapping[str, int]
+
+
+_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_NAME: Final = re.compile(r"\b(?:nl_|NL_)\w+")
+_TITLE: Final = "/* ====", "/* ----"
+
+
+@lru_cache(maxsize=64)
+def _helpers(text: str) -> _Helpers:
+    """A name is defined where it first stands in a line that is not indented; of a macro that is its own alone."""
+    texts = [""]
+    for part in text.strip("\n").split("\n\n"):
+        inside = texts[-1].count("/*") > texts[-1].count("*/")
+        texts[-1:] = [f"{texts[-1]}\n\n{part}"] if inside else [texts[-1], part.strip("\n")]
+    of, names = dict[str, int](), list[frozenset[str]]()
+    for number, part in enumerate(texts):
+        bare = _COMMENT.sub("", part)
+        names.append(frozenset(_NAME.findall(bare)))
+        for line in bare.split("\n"):
+            found = [] if line.startswith(" ") else _NAME.findall(line)
+            for name in found[:1] if line.startswith("#define") else found:
+                of.setdefault(name, number)
+    return _Helpers(tuple(texts), tuple(names), of)
+
+
+def needed(text: str, words: Iterable[str], *more: str) -> str:
+    """The definitions of names, with all that these name, and what defines nothing; titles of what is left."""
+    helpers, todo, found = _helpers(text), [*words, *more], list[str]()
+    kept = {n for n, names in enumerate(helpers.names) if not names}
+    while todo:
+        number = helpers.of.get(todo.pop())
+        if number is not None and number not in kept:
+            kept.add(number)
+            todo += helpers.names[number]
+    for number in sorted(kept):
+        if found and found[-1].startswith(_TITLE) and helpers.texts[number].startswith(_TITLE):
+            found.pop()
+        found.append(helpers.texts[number])
+    return "\n\n".join(found[:-1] if found[-1].startswith(_TITLE) else found).strip("\n") + "\n"
+
+
 @cache
 def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict, statements: bool = False) -> Environment:
     """One environment for all skeletons of a package, its own first: blocks on separate lines leave no empty lines.
     `others`: texts by name, of other packages. `statements`: for `frame`."""
     more: dict[str, Any] = {"extensions": [Symbols], "finalize": _noted} if statements else {}
-    return Environment(
+    env = Environment(
         loader=ChoiceLoader([*(PackageLoader(p, "templates") for p in (package, _SHARED)), DictLoader(others())]),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -108,6 +158,8 @@ def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict, stat
         bytecode_cache=_compiled(package, "symbols" if statements else "jinja2"),
         **more,
     )
+    env.filters["needed"] = needed
+    return env
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ typedef float real;
 #define NL_FN static __device__ __forceinline__ __attribute__((unused))
 #define NL_PART static __device__ __noinline__ /* of a kernel that several templates share */
 #define NL_BLOCK __launch_bounds__(256)
+#define NL_UNROLL _Pragma("unroll") /* of loops over what threads have in registers */
 
 /* ==== launching ================================================================================== */
 
@@ -80,8 +81,6 @@ NL_FN void nl_wait() {
 #endif
 }
 
-#define NL_UNROLL _Pragma("unroll") /* of loops over what threads have in registers */
-
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 
 /* Elements of this block's part of `count`. */
@@ -116,15 +115,15 @@ NL_FN void nl_accumulate(double *x, double y) { atomicAdd(x, y); }
 
 /* How the warps of a row share `events` rows of synapses: groups of warps take every groups-th event, and the threads
    of a group every threads-th synapse of it. Warps that fill no group get nothing. */
-struct nl_share {
+struct nl_events_share {
     nl_u32 first, groups, thread, threads;
 };
-NL_FN nl_share nl_my_share(const nl_job &me, nl_u32 events) {
+NL_FN nl_events_share nl_my_share(const nl_job &me, nl_u32 events) {
     const nl_u32 of_block = blockDim.x / 32, warps = me.parts * of_block, warp = me.part * of_block + threadIdx.x / 32;
     nl_u32 size = warps / events;
     size = size < 1 ? 1 : size > 128 ? 128 : size;
     const nl_u32 groups = warps / size, group = warp / size;
-    nl_share s;
+    nl_events_share s;
     s.first = group < groups ? group : events;
     s.groups = groups;
     s.thread = (warp % size) * 32 + threadIdx.x % 32;
@@ -599,7 +598,7 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     if (step <= delay_) return; /* nothing had been emitted so long ago */
     const nl_i32 events = spike_count_p_[slot];
     if (events == 0) return;
-    const nl_share share = nl_my_share(nl_me, events);
+    const nl_events_share share = nl_my_share(nl_me, events);
 #pragma unroll 1
     for (nl_u32 event = share.first; event < events; event += share.groups) {
         k6_propagation_into_ge_event(self, step, list[event], share.thread, share.threads);

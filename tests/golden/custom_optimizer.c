@@ -371,7 +371,7 @@ NL_ONCE void nl_dense_sums(nl_i64 tile, const real *x, nl_i64 u, nl_i64 blocks, 
 }
 
 /* A square of NL_LANES vectors: element (i, j) becomes (j, i), first inside of quarters of vectors, then quarters. */
-NL_ONCE void nl_transpose(nl_vec *v) {
+NL_FN void nl_turned(nl_vec *v) {
     nl_vec w[NL_LANES];
     NL_UNROLL(8) for (int i = 0; i < NL_LANES; i += 2) {
         w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
@@ -400,6 +400,8 @@ NL_ONCE void nl_transpose(nl_vec *v) {
     }
     NL_UNROLL(16) for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
 }
+
+NL_ONCE void nl_transpose(nl_vec *v) { nl_turned(v); }
 
 /* x[block][k][lane] as to[sample][k], whose rows are `pitch` apart. */
 NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *to, nl_i64 pitch) {

@@ -159,7 +159,7 @@ def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
             continue
         if isinstance(s, For) and s.kind is Kind.EVENTS:
             share = code(s.first or "")
-            found.append(Let("nl_share", share, call("nl_my_share", "nl_me", s.end or 0)))
+            found.append(Let("nl_events_share", share, call("nl_my_share", "nl_me", s.end or 0)))
             s = replace(s, first=form("{}.first", share), by=form("{}.groups", share), kind=Kind.ONCE)
         elif isinstance(s, For) and s.kind in _LOOPS:
             part, first, by = _LOOPS[s.kind][0], *map(code, _LOOPS[s.kind][1:])
