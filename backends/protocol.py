@@ -21,7 +21,7 @@ from backends.errors import BackendError
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.target import Capabilities
 
-__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
+__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance", "PlacedInstance"]
 
 AnyArray = npt.NDArray[np.generic]
 
@@ -74,6 +74,57 @@ class Instance(Protocol):
         return None
 
     def close(self) -> None: ...
+
+
+class PlacedInstance(Instance):
+    """What instances share whose arrays lie at places in arenas. Sizes that depend on drawn connections are read back
+    after the phases `count` and `scan`, and all arrays are placed again."""
+
+    def __init__(self, program: l2.Merged) -> None:
+        self.program = program
+        self.sizes: dict[str, int] = {}
+        """Of arrays of drawn connections, once they are known: then all are placed for the second time."""
+        self._arrays = {a.name: a for a in program.arrays}
+        self._phases = {p.name: i for i, p in enumerate(program.phases)}
+
+    def _load(self, seed: int) -> None:
+        self._place(seed)
+        drawn = {a.name: a.size_from for a in self.program.arrays if a.size_from is not None}
+        self._run_once(l2.CONNECT_PHASES)
+        if drawn:
+            ends = self._ends(set(drawn.values()))
+            self.sizes = {**ends, **{name: ends[pointers] for name, pointers in drawn.items()}}
+            self._place(seed)
+        self._run_once(l2.INIT_PHASES)
+
+    def _run_once(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._phases:
+                self._once(name)
+
+    def _place(self, seed: int) -> None:
+        """Places all arrays for the sizes known so far, with constants and with what connecting has written."""
+        raise NotImplementedError
+
+    def _once(self, phase: str) -> None:
+        """Runs a phase of loading."""
+        raise NotImplementedError
+
+    def _ends(self, names: Iterable[str]) -> dict[str, int]:
+        """The last elements of arrays of row pointers."""
+        raise NotImplementedError
+
+    def _size(self, name: str) -> int:
+        """Elements of an array. Raises KeyError."""
+        array = self._arrays[name]
+        return array.physical_size if array.size_from is None else self.sizes[name]
+
+    def _flat(self, name: str, values: AnyArray) -> AnyArray:
+        """Values for an array. Raises KeyError; ValueError for another number of elements."""
+        flat = np.asarray(values).reshape(-1)
+        if len(flat) != self._size(name):
+            raise ValueError(f"`{name}` has {self._size(name)} elements, not {len(flat)}")
+        return flat
 
 
 class Backend(Protocol):

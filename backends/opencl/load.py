@@ -10,6 +10,7 @@ Does not: drain record buffers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from backends.opencl.compile import loaded
 from backends.opencl.device import device_of
 from backends.opencl.kernel import GROUP, items
 from backends.opencl.library import context_of, library, name_of
-from backends.protocol import AnyArray, Artifact, BackendError, Instance
+from backends.protocol import AnyArray, Artifact, BackendError, PlacedInstance
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, padded, place, written
@@ -48,15 +49,13 @@ class _Call:
     first: int | None
 
 
-class OpenclInstance(Instance):
+class OpenclInstance(PlacedInstance):
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, the host waits for every kernel,
     so that a fault is reported with the kernel's name."""
 
     def __init__(self, artifact: Artifact, program: l2.Merged, seed: int, device: int, check: bool) -> None:
-        self.program, self._check, self._cl = program, check, library()
-        self._arrays = {a.name: a for a in program.arrays}
-        self.sizes: dict[str, int] = {}
-        self.placement: Placement | None = None
+        super().__init__(program)
+        self._check, self._cl = check, library()
         self._next: tuple[str, int] | None = None  # the next phase and step of the device
         self._memory: Any = None
         self._device = device_of(device)
@@ -72,33 +71,21 @@ class OpenclInstance(Instance):
         self._calls: dict[str, list[_Call]] = {}
         self._watched: dict[str, Watched] = {}
         self._load(seed)
+        self._queue.finish()
 
     # ----------------------------------------------------------------------------------------- loading
 
-    def _load(self, seed: int) -> None:
-        self._place(seed)
-        late = [a for a in self.program.arrays if a.size_from is not None]
-        self._run_once(l2.CONNECT_PHASES)
-        for a in late:
-            assert a.size_from is not None
-            self.sizes[a.name] = self.sizes[a.size_from] = int(self._get(a.size_from, -1)[0])
-        if late:
-            self._place(seed)
-        self._run_once(l2.INIT_PHASES)
-        self._queue.finish()
+    def _ends(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: int(self._get(name, -1)[0]) for name in names}
 
-    def _run_once(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name in self._calls:
-                self._begin(name, 0)
-                self._launch(name, 0, 1)
-        self._next = None
+    def _once(self, phase: str) -> None:
+        self._begin(phase, 0)
+        self._launch(phase, 0, 1)
 
     def _place(self, seed: int) -> None:
-        """The buffer, tables and launches for the sizes known so far. Results of connecting are copied."""
-        program, before = self.program, self.placement
-        kept = {n: self._get(n) for n in written(program, l2.CONNECT_PHASES)} if before is not None else {}
-        self.placement = place(program, self.sizes)
+        program = self.program
+        kept = {n: self._get(n) for n in written(program, l2.CONNECT_PHASES) if self.sizes}
+        self.placement: Placement = place(program, self.sizes)
         sizes = [padded(self.placement.arena_bytes.get(r, 0)) for r in Role]
         bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
         self._bases = dict(zip(Role, bases.tolist(), strict=False))
@@ -145,7 +132,6 @@ class OpenclInstance(Instance):
             self._memory = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 64))
             cl.enqueue_fill_buffer(self._queue, self._memory, np.uint8(0), 0, max(size, 64))
         except cl.MemoryError:
-            assert self.placement is not None
             bill = sorted(self.placement.arena_bytes.items(), key=lambda x: -x[1])
             what = f"{bytes_text(size)} are needed, a buffer of {name_of(self._device)} has at most {bytes_text(room)}"
             needed = ", ".join(f"{role} {bytes_text(n)}" for role, n in bill if n > 0)
@@ -153,10 +139,7 @@ class OpenclInstance(Instance):
 
     def _span(self, name: str) -> tuple[int, int]:
         """Where an array begins in the buffer, and its number of elements. Raises KeyError."""
-        array = self._arrays[name]
-        assert self.placement is not None
-        size = array.physical_size if array.size_from is None else self.sizes[name]
-        return self._bases[array.role] + self.placement.offsets[name], size
+        return self._bases[self._arrays[name].role] + self.placement.offsets[name], self._size(name)
 
     def _get(self, name: str, first: int = 0) -> AnyArray:
         """An array from element `first` on (negative: from the end)."""
@@ -174,12 +157,9 @@ class OpenclInstance(Instance):
 
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
-        start, size = self._span(name)
-        flat = np.ascontiguousarray(np.asarray(values).reshape(-1), self._arrays[name].dtype.numpy)
-        if len(flat) != size:
-            raise ValueError(f"`{name}` has {size} elements, not {len(flat)}")
+        flat = np.ascontiguousarray(self._flat(name, values), self._arrays[name].dtype.numpy)
         if flat.nbytes:
-            self._cl.enqueue_copy(self._queue, self._memory, flat, dst_offset=start)
+            self._cl.enqueue_copy(self._queue, self._memory, flat, dst_offset=self._span(name)[0])
         if self._arrays[name].role is Role.EVENT:
             self._next = None
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
 from backends.cpu.run.loops import Loops, loops_of
-from backends.protocol import AnyArray, Artifact, BackendError, Instance
+from backends.protocol import AnyArray, Artifact, BackendError, PlacedInstance
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import with_columns, write_tables
@@ -98,48 +98,33 @@ def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     return most
 
 
-class CpuInstance(Instance):
+class CpuInstance(PlacedInstance):
     """A loaded program with its memory; see backends.protocol.Instance."""
 
     def __init__(self, artifact: Artifact, program: l2.Merged, seed: int) -> None:
-        self.program = program
+        super().__init__(program)
         self._lib = _library(artifact.binary)
         self._kernels = artifact.kernels
         self._ctx: int | None = self._lib.nl_create()
         if not self._ctx:
             raise BackendError("E0905", "out of memory", exit_code=5)
-        self._arrays = {a.name: a for a in program.arrays}
-        self._phase = {p.name: i for i, p in enumerate(program.phases)}
-        self._launches = launch_lists(program)
         self.arenas: dict[Role, npt.NDArray[np.uint8]] = {}
-        self.sizes: dict[str, int] = {}
         self._pace: dict[str, float] = {}  # seconds that a step of a phase took the last time
         self._running: threading.Thread | None = None
-        self._load(seed)
-
-    def _load(self, seed: int) -> None:
+        self._launches = launch_lists(program)
         for number, launches in enumerate(self._launches):
             if self._lib.nl_set_phase(self._ctx, number, launches.ctypes.data, len(launches)) != 0:
                 raise BackendError("E0903", "the program has too many phases")
-        self._place(seed)
-        unknown = [a for a in self.program.arrays if a.size_from is not None]
-        self._run_once(l2.CONNECT_PHASES)
-        if unknown:
-            for a in unknown:
-                assert a.size_from is not None
-                size = int(self.view(a.size_from)[-1])
-                self.sizes[a.name] = self.sizes[a.size_from] = size
-            self._place(seed)
-        self._run_once(l2.INIT_PHASES)
+        self._load(seed)
 
-    def _run_once(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name in self._phase:
-                self.run(name, 0, 1)
+    def _once(self, phase: str) -> None:
+        self.run(phase, 0, 1)
+
+    def _ends(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: int(self.view(name)[-1]) for name in names}
 
     def _place(self, seed: int) -> None:
-        """Arenas, tables and constants for the sizes known so far; results of connecting are copied."""
-        old = {n: self.read(n) for n in written(self.program, l2.CONNECT_PHASES) if self.arenas}
+        old = {n: self.read(n) for n in written(self.program, l2.CONNECT_PHASES) if self.sizes}
         self.placement: Placement = place(self.program, self.sizes)
         for number, role in enumerate(Role):
             size = self.placement.arena_bytes.get(role, 0)
@@ -158,11 +143,9 @@ class CpuInstance(Instance):
             set_loops(self._lib, self._ctx, self._loops)
         self._scratch = aligned_zeros(scratch_bytes(self.program, tables) + 64)
         self._lib.nl_set_scratch(self._ctx, self._scratch.ctypes.data)
-        for name, values in self.program.constants.items():
+        for name, values in {**self.program.constants, **old}.items():
             if name in self.placement.offsets:
                 self.write(name, values)
-        for name, values in old.items():
-            self.write(name, values)
 
     # ------------------------------------------------------------------------------------ protocol
 
@@ -170,9 +153,8 @@ class CpuInstance(Instance):
         """The array itself, flat, in physical layout, without a copy. Raises KeyError."""
         self._wait()
         array = self._arrays[name]
-        count = array.physical_size if array.size_from is None else self.sizes[name]
         start = self.placement.offsets[name]
-        stop = start + count * array.dtype.bytes
+        stop = start + self._size(name) * array.dtype.bytes
         return self.arenas[array.role][start:stop].view(array.dtype.numpy)
 
     def read(self, name: str) -> AnyArray:
@@ -184,11 +166,7 @@ class CpuInstance(Instance):
 
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
-        here = self.view(name)
-        flat = np.asarray(values).reshape(-1)
-        if len(flat) != len(here):
-            raise ValueError(f"`{name}` has {len(here)} elements, not {len(flat)}")
-        here[:] = flat
+        self.view(name)[:] = self._flat(name, values)
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         if self._ctx is None:
@@ -207,12 +185,12 @@ class CpuInstance(Instance):
     def uninterrupted(self, phase: str) -> Callable[[int, int], int] | None:
         if self._ctx is None or self._running is not None:
             return None
-        return partial(self._lib.nl_run, self._ctx, self._phase[phase])
+        return partial(self._lib.nl_run, self._ctx, self._phases[phase])
 
     def _call(self, phase: str, first_step: int, steps: int) -> int:
         """nl_run: in a separate thread where it may take long, since Python handles signals only between instructions
         of the main thread."""
-        arguments = (self._ctx, self._phase[phase], first_step, steps)
+        arguments = (self._ctx, self._phases[phase], first_step, steps)
         seconds = self._pace.get(phase, LONG) * steps
         if seconds < LONG or threading.current_thread() is not threading.main_thread():
             return int(self._lib.nl_run(*arguments))

@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from backends.cuda.device.device import Device
 from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, LibraryCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
-from backends.protocol import AnyArray, Artifact, BackendError, Instance
+from backends.protocol import AnyArray, Artifact, BackendError, PlacedInstance
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -37,7 +37,7 @@ ANSWERS: Final = 4
 """Questions to the device that may be open."""
 
 
-class CudaInstance(Instance):
+class CudaInstance(PlacedInstance):
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, the host synchronises after every
     kernel, so that a fault is reported with the kernel's name. `way`: see CudaBackend."""
 
@@ -50,10 +50,9 @@ class CudaInstance(Instance):
         check: bool = False,
         way: ExecutionMode | None = None,
     ) -> None:
-        self.program, self._check, self._kernels = program, check, artifact.kernels
-        self._arrays = {a.name: a for a in program.arrays}
-        self.sizes: dict[str, int] = {}
-        self.placement: Placement | None = None
+        super().__init__(program)
+        self._check, self._kernels = check, artifact.kernels
+        self.placement = Placement({}, {}, 0)
         self._arenas: dict[Role, Any] = {}
         self._next: tuple[str, int] | None = None  # the next phase and step of the device
         self._closed = False
@@ -66,27 +65,17 @@ class CudaInstance(Instance):
             step = int(self._own)
             self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
             self._load(seed)
+            self._device.synchronize()
+        for name in (*l2.CONNECT_PHASES, *l2.INIT_PHASES):
+            self._prepared.plans.pop(name, None)
         for plan in self._prepared.plans.values():
             plan.way = way
 
     # ----------------------------------------------------------------------------------------- loading
 
-    def _load(self, seed: int) -> None:
-        self._place(seed)
-        late = [a for a in self.program.arrays if a.size_from is not None]
-        self._run_once(l2.CONNECT_PHASES)
-        if late:
-            self._measure(late)
-            self._place(seed)
-        self._run_once(l2.INIT_PHASES)
-        self._device.synchronize()
-        for name in (*l2.CONNECT_PHASES, *l2.INIT_PHASES):
-            self._prepared.plans.pop(name, None)
-
-    def _measure(self, late: list[l2.Array]) -> None:
-        """The sizes that were drawn: the last element of each array of row pointers, one copy for each arena."""
-        assert self.placement is not None
-        sources = [self._arrays[a.size_from] for a in late if a.size_from is not None]
+    def _ends(self, names: Iterable[str]) -> dict[str, int]:
+        """One copy for each arena."""
+        found, sources = dict[str, int](), [self._arrays[name] for name in names]
         for role in {a.role for a in sources}:
             used = [a for a in sources if a.role is role]
             ends = {a.name: self.placement.offsets[a.name] + (a.physical_size - 1) * 8 for a in used}
@@ -94,36 +83,29 @@ class CudaInstance(Instance):
             part = np.empty((last - first) // 8, np.int64)
             self._device.download(int(self._arenas[role]) + first, part)
             for name, end in ends.items():
-                self.sizes[name] = int(part[(end - first) // 8])
-        for a in late:
-            self.sizes[a.name] = self.sizes[a.size_from or ""]
+                found[name] = int(part[(end - first) // 8])
+        return found
 
-    def _run_once(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name in self._prepared.plans:
-                self._start(name, 0)
-                for call in run_checked(self._device, self._prepared.plans[name], 0, 1):
-                    self._wait(call)
-        self._next = None
+    def _once(self, phase: str) -> None:
+        self._start(phase, 0)
+        for call in run_checked(self._device, self._prepared.plans[phase], 0, 1):
+            self._wait(call)
 
     def _place(self, seed: int) -> None:
-        """Arenas, tables and launches for the sizes known so far. The contents of a growing arena are copied."""
-        program, device, before = self.program, self._device, self.placement
+        """Arenas that do not grow stay as they are."""
+        program, device = self.program, self._device
         placement = place(program, self.sizes, APART)
-        grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
-        kept = {
-            n: self._get(n)
-            for n in written(program, l2.CONNECT_PHASES)
-            if before is not None and self._arrays[n].role in grown
-        }
-        bill = {str(r): n for r, n in placement.arena_bytes.items()}
+        bytes_of, before = (x.arena_bytes for x in (placement, self.placement))
+        grown = {r for r in Role if r not in self._arenas or bytes_of.get(r, 0) != before.get(r, 0)}
+        found = written(program, l2.CONNECT_PHASES) if self.sizes else ()
+        kept = {n: self._get(n) for n in found if self._arrays[n].role in grown}
+        bill = {str(r): n for r, n in bytes_of.items()}
         self._prepared.free()
-        for role in grown:
-            if role in self._arenas:
-                self._arenas.pop(role).free()
+        for role in grown.intersection(self._arenas):
+            self._arenas.pop(role).free()
         for role in Role:
             if role in grown:
-                self._arenas[role] = device.allocate(placement.arena_bytes.get(role, 0), bill)
+                self._arenas[role] = device.allocate(bytes_of.get(role, 0), bill)
         self.placement = placement
         for name, values in {**program.constants, **kept}.items():
             if self._arrays[name].role in grown and name in placement.offsets:
@@ -135,12 +117,7 @@ class CudaInstance(Instance):
     # ------------------------------------------------------------------------------------------ memory
 
     def _address(self, name: str) -> int:
-        assert self.placement is not None
         return int(self._arenas[self._arrays[name].role]) + self.placement.offsets[name]
-
-    def _size(self, name: str) -> int:
-        array = self._arrays[name]
-        return array.physical_size if array.size_from is None else self.sizes[name]
 
     def _get(self, name: str, count: int | None = None) -> AnyArray:
         size = self._size(name)
@@ -150,10 +127,8 @@ class CudaInstance(Instance):
         return widened(values) if dtype is DType.BF16 else values
 
     def _put(self, name: str, values: AnyArray) -> None:
-        flat, dtype = np.asarray(values).reshape(-1), self._arrays[name].dtype
+        flat, dtype = self._flat(name, values), self._arrays[name].dtype
         flat = narrowed(flat) if dtype is DType.BF16 else flat.astype(dtype.numpy, copy=False)
-        if len(flat) != self._size(name):
-            raise ValueError(f"`{name}` has {self._size(name)} elements, not {len(flat)}")
         self._device.upload(self._address(name), flat)
 
     def read(self, name: str, count: int | None = None) -> AnyArray:
