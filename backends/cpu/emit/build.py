@@ -45,6 +45,8 @@ _NO_ROOM: Final = MappingProxyType(
     }
 )
 FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+SHARED: Final = "\nNL_SHARED "
+"""How the definition of a shared function begins."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,14 @@ def _described(command: tuple[str, ...]) -> Compiler:
     return Compiler(command, said)
 
 
-def flags(fixed_order: bool, portable: bool) -> tuple[str, ...]:
-    """The options of a build; bitwise order forbids contraction of a*b+c (FMA)."""
+def flags(fixed_order: bool, portable: bool, text: str = "") -> tuple[str, ...]:
+    """The options of a build; bitwise order forbids contraction of a*b+c (FMA). Where functions are shared by loops
+    (kernels/shared_functions.py), gcc must not move a call into the branch of a condition that alone needs it (for
+    neurons that are not refractory): it has no masked form of the function, and would not vectorise the loop."""
     native = () if portable else ("-march=native",)
     wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
-    return (*FLAGS, *native, *wide, f"-ffp-contract={'off' if fixed_order else 'fast'}")
+    called = ("-fno-tree-sink",) if SHARED in text else ()
+    return (*FLAGS, *native, *wide, *called, f"-ffp-contract={'off' if fixed_order else 'fast'}")
 
 
 def _native_key(options: tuple[str, ...]) -> str:
@@ -120,7 +125,7 @@ def _native_key(options: tuple[str, ...]) -> str:
 def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool) -> Artifact:
     """The shared object of a text, from the cache if present."""
     compiler = find_compiler()
-    options = flags(fixed_order, portable)
+    options = flags(fixed_order, portable, emitted.text)
     texts = map(without_comments, (emitted.text, emitted.header))
     key, index = place_of("cpu", *texts, str(compiler), " ".join(options), _native_key(options))
     seconds = 0.0
