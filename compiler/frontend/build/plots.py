@@ -15,8 +15,7 @@ from compiler.expr.units import TIME, Dimension, parse_unit
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context, number
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace
-from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace, recorded_populations
 from compiler.frontend.language.plots import PLOTS
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -51,30 +50,32 @@ def _args(kind: str, r: Reader, at: Span, populations: Populations, recorded: Re
     if kind in ("histogram", "matrix", "evolution"):
         return _of_synapses(kind, r, recorded)
     source = r.get("from")
-    names = None if source is None else select(source, populations, c)
+    names = None if source is None else recorded_populations(kind, r, source, populations)
     if source is None or names is None:
         return None
     shown = ("from", names)
     if kind == "rate":
-        return (shown,) if _need_rates(names, source, recorded, c) else None
+        return (shown,) if _need_rates(names, source, recorded, populations) else None
     if kind == "trace":
         variable = r.get("variable")
         if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
             return (shown, ("variable", variable.text), ("spikes", int(r.flag("spikes"))))
         return None
-    if not need_spikes(names, source, recorded, c):
+    if not need_spikes(names, source, recorded, populations):
         return None
     times = [(key, r.steps(key, populations.step)) for key in ("bin", "lag", "every") if key in r]
     known = tuple((key, steps) for key, steps in times if steps is not None)
     return (shown, *known) if len(known) == len(times) else None
 
 
-def _need_rates(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
+def _need_rates(names: tuple[str, ...], node: Node, recorded: Recorded, populations: Populations) -> bool:
     missing = next((n for n in names if n not in recorded.rated), None)
-    if missing is not None and "rate" not in recorded.refused:  # else the mistake was reported there
+    if missing is None:
+        return True
+    if "rate" not in recorded.refused and not populations.silence_told(missing, node.span):  # else it was reported
         what = f"the rate of `{missing}` is not recorded"
-        recorded.lacks(what, f"rate: {{from: {missing}, every: 10 ms}}", node.span, c)
-    return missing is None
+        recorded.lacks(what, f"rate: {{from: {missing}, every: 10 ms}}", node.span, populations.c)
+    return False
 
 
 def _of_synapses(kind: str, r: Reader, recorded: Recorded) -> Args | None:

@@ -18,7 +18,7 @@ from compiler.frontend.build.shared.values import Context, Step, items_of, text_
 from compiler.frontend.build.spiking.measured import build_measured, owners_of
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, interval_of, need_spikes
-from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.spiking.select import select_having
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
@@ -160,8 +160,8 @@ def build_expectations(
             continue
         bounds = _bounds(kind, r)
         source = r.get("of")
-        names = select(source, populations, c) if source is not None else None
-        if names is None or source is None or not need_spikes(names, source, recorded, c):
+        names = select_having(source, populations, c, populations.spiking)
+        if names is None or source is None or not need_spikes(names, source, recorded, populations):
             continue
         if bounds is not None:
             out.extend(l0.Expectation(kind, (("of", name), *bounds), at) for name in names)

@@ -15,7 +15,9 @@ import compiler.expr.keys.values as v
 _VARIABLES: k.Kind = k.ListOf(
     k.Pattern("a variable", rf"^(population\.|pool\.)?{k.NAME}$", "v"), low=1, example="[v, ge]"
 )
-_FROM = k.required("from", v.POPULATIONS, "The populations that are recorded.")
+_FROM = k.required(
+    "from", v.POPULATIONS, "The populations that are recorded; `all` and classes mean those that have it."
+)
 _EVERY = k.Field(
     "every",
     v.POSITIVE_TIME,

@@ -70,6 +70,7 @@ class Populations:
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     repeated: dict[str, Repeated] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)  # populations that are reported never to spike
     drives: list[l0.Drive] = field(default_factory=list)  # into parameters that are expressions of time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
     _scopes: dict[tuple[int, int], tuple[tree.Mapping, Scope]] = field(default_factory=dict)
@@ -83,18 +84,33 @@ class Populations:
             self._blocks[id(block)] = known
         return known[1]
 
+    def spiking(self, name: str) -> bool:
+        """Whether a population may spike; one with an error may."""
+        neuron = self.neuron_of.get(name)
+        return neuron is None or neuron.spikes
+
+    def variables(self, name: str) -> list[str]:
+        """What can be recorded of a population in time."""
+        neuron = self.neuron_of.get(name)
+        return [] if neuron is None else [*neuron.states, *neuron.inputs, *neuron.shared]
+
     def never_spikes(
         self, names: Iterable[str], at: Span, help: str | None = None, more: tuple[Related, ...] = ()
     ) -> bool:
         """Whether one of the populations never spikes; reports the first one (E0604)."""
         for name in names:
             neuron = self.neuron_of.get(name)
-            if neuron is not None and not neuron.spikes:
+            if neuron is not None and not self.spiking(name):
                 message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
                 related = (Related("the neuron is declared here", neuron.span), *more)
                 self.c.sink.error("E0604", message, at, help, related)
+                self.silent.add(name)
                 return True
         return False
+
+    def silence_told(self, name: str, at: Span) -> bool:
+        """Whether a population never spikes, which is reported unless it has been."""
+        return not self.spiking(name) and (name in self.silent or self.never_spikes((name,), at))
 
     def scope(self, neuron: BuiltNeuron, init: tree.Mapping) -> Scope:
         """What the initial values of a block may read, memoized per block, which copies share."""
@@ -158,11 +174,20 @@ class _Draft:
     def c(self) -> Context:
         return self.out.c
 
-    def following(self, formula: l0.Formula, values: Mapping[str, l0.Value], what: str) -> l0.Value | None:
-        """A formula over `values` as a number or a list, or as it is where what it reads differs between neurons."""
-        if _varies(formula.expr, values):
-            return l0.Formula(_with_numbers(formula.expr, values, self.c), formula.span)
-        return evaluated(formula, values, what, self.at, self.c, self.size, self.shape)
+
+def following(
+    formula: l0.Formula,
+    values: Mapping[str, l0.Value],
+    what: str,
+    at: Span,
+    c: Context,
+    size: int | None = None,
+    shape: tuple[int, ...] = (),
+) -> l0.Value | None:
+    """A formula over `values` as a number or a list, or as it is where what it reads differs between neurons."""
+    if _varies(formula.expr, values):
+        return l0.Formula(_with_numbers(formula.expr, values, c), formula.span)
+    return evaluated(formula, values, what, at, c, size, shape)
 
 
 def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: Populations) -> None:
@@ -264,7 +289,7 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
         elif value is None:
             missing.append(decl.name)
         elif isinstance(value, l0.Formula):
-            value = d.following(value, values, f"parameter `{decl.name}` of `{name}`")
+            value = following(value, values, f"parameter `{decl.name}` of `{name}`", d.at, c, d.size, d.shape)
         if value is not None:
             values[decl.name] = value
     if missing:
@@ -388,7 +413,7 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
             if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, l0.Formula):
-            value = d.following(decl.init, {**params, **values}, f"{what} of `{d.name}`")
+            value = following(decl.init, {**params, **values}, f"{what} of `{d.name}`", d.at, c, size, d.shape)
         else:
             value = decl.init
             if isinstance(value, l0.Listed) and size is not None and len(value.values) != size:

@@ -22,7 +22,7 @@ from compiler.frontend.build.shared.values import Context, entries_of, items_of,
 from compiler.frontend.build.spiking.measured import build_measured, owners_of
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.spiking.select import select, select_having
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
@@ -107,7 +107,7 @@ def build_records(
             if not _synapses_made(kind, r, out):
                 out.refused.add(kind)
             continue
-        names = select(source, populations, c)
+        names = recorded_populations(kind, r, source, populations)
         if names is None or source is None:
             out.refused.add(kind)
             continue
@@ -118,9 +118,18 @@ def build_records(
                 _rates(names, e, source)
             case "trace":
                 _traces(names, e)
-        if not _made(kind, names, r, out):
+        if not _made(kind, names, r, populations, out):
             out.refused.add(kind)
     return out
+
+
+def recorded_populations(kind: str, r: Reader, source: Node | None, populations: Populations) -> tuple[str, ...] | None:
+    """The populations of which an entry of `record` or a plot shows something; None after an error. Those of `all` and
+    of classes that have no spikes, or none of the variables, are left out."""
+    if kind != "trace":
+        return select_having(source, populations, r.c, populations.spiking)
+    variables = {text_of(i) for key in ("variables", "variable") if key in r for i in items_of(r.get(key))}
+    return select_having(source, populations, r.c, lambda name: not variables.isdisjoint(populations.variables(name)))
 
 
 def _table(e: _Entry) -> None:
@@ -148,11 +157,11 @@ TIME_COLUMNS: Final = ("time", "trial")
 """The columns of every table (`trial`: of one at an event)."""
 
 
-def _made(kind: str, names: tuple[str, ...], r: Reader, out: Recorded) -> bool:
+def _made(kind: str, names: tuple[str, ...], r: Reader, populations: Populations, out: Recorded) -> bool:
     """Whether everything requested by an entry is recorded."""
     if kind == "trace":
-        variables = items_of(r.get("variables"))
-        return all((name, text_of(item)) in out.variables for name in names for item in variables)
+        traced = _traced(names, r, populations)
+        return all((name, item.text) in out.variables for name in names for item in traced[name])
     return set(names) <= (out.spiking if kind == "spikes" else out.rated)
 
 
@@ -266,10 +275,10 @@ def _between(e: _Entry) -> tuple[int, int] | None:
 
 
 def _traces(names: tuple[str, ...], e: _Entry) -> None:
-    at, out, variables = e.at, e.out, e.r.get("variables")
-    items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
-    interval = interval_of(e.r, e.populations, 1)
+    at, out = e.at, e.out
+    interval, traced = interval_of(e.r, e.populations, 1), _traced(names, e.r, e.populations)
     for name in names:
+        items = traced[name]
         built, good = e.populations.built.get(name), _variables(items, name, e.populations, e.c)
         if built is None or len(good) != len(items) or interval is None:
             continue
@@ -292,12 +301,24 @@ def _traces(names: tuple[str, ...], e: _Entry) -> None:
             out.variables[name, item.text] = item.span
 
 
+def _traced(names: tuple[str, ...], r: Reader, populations: Populations) -> dict[str, list[Scalar]]:
+    """The variables to record of each population: of one that `all` or a class means, those that it has, and what none
+    of them has."""
+    items = [i for i in items_of(r.get("variables")) if isinstance(i, Scalar)]
+    named = {text_of(i) for i in items_of(r.get("from"))}
+    some = {v for name in names for v in populations.variables(name)}
+    return {
+        name: [i for i in items if name in named or i.text in populations.variables(name) or i.text not in some]
+        for name in names
+    }
+
+
 def _variables(items: list[Scalar], name: str, populations: Populations, c: Context) -> tuple[str, ...]:
     """The variables that a population has among `items`; the others are reported."""
     neuron = populations.neuron_of.get(name)
     if neuron is None:
         return ()
-    known = [*neuron.states, *neuron.inputs, *neuron.shared]
+    known = populations.variables(name)
     for item in items:
         if item.text not in known:
             _no_variable(item, name, neuron, known, c)
@@ -453,13 +474,13 @@ def _outside(index: int, name: str, size: int, at: Span, populations: Population
     c.sink.error("E0106", message, at, f"the last one is {size - 1:,}", related)
 
 
-def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
+def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, populations: Populations) -> bool:
     for name in names:
         if name not in recorded.spiking:
-            if "spikes" in recorded.refused:
+            if "spikes" in recorded.refused or populations.silence_told(name, node.span):
                 return False  # the error was reported there
             message = f"the spikes of `{name}` are not recorded"
-            recorded.lacks(message, f"spikes: {{from: {name}}}", node.span, c)
+            recorded.lacks(message, f"spikes: {{from: {name}}}", node.span, populations.c)
             return False
     return True
 

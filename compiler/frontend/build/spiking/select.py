@@ -2,16 +2,16 @@
 `exc[x < w / 2]`.
 
 Assumes: the names of all populations and classes are known.
-Guarantees: each population at most once, in the order of first mention; `all` and classes use the order of
-`populations`. Parts are ascending runs of indices, with a neuron at least; a population of which a part is named stands
-once.
+Guarantees: each population at most once, in the order of first mention (a name that stands twice is E0212); `all` and
+classes use the order of `populations`. Parts are ascending runs of indices, with a neuron at least; a population of
+which a part is named stands once.
 Does not: build anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.types import Kind
@@ -35,7 +36,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 def select(node: Node | None, populations: Populations, c: Context) -> tuple[str, ...] | None:
     """The populations selected by `node`; None after an error."""
     found: dict[str, None] = {}
-    wrong = node is None
+    wrong = node is None or _repeated(node, c)
     for item in items_of(node):
         names = select_one(item, populations, c) if isinstance(item, Scalar) else None
         if names is None:
@@ -43,6 +44,31 @@ def select(node: Node | None, populations: Populations, c: Context) -> tuple[str
         else:
             found.update(dict.fromkeys(names))
     return None if wrong else tuple(found)
+
+
+def _repeated(node: Node, c: Context) -> bool:
+    """Whether a name stands twice; reports it (E0212)."""
+    texts = [(item.text.strip(), item.span) for item in items_of(node) if isinstance(item, Scalar)]
+    first: dict[str, Span] = {}
+    for text, span in texts:
+        if text in first:
+            related = (Related("the first time here", first[text]),)
+            c.sink.error("E0212", f"`{text}` stands twice here", span, "leave it out: it counts once", related)
+            return True
+        first[text] = span
+    return False
+
+
+def select_having(
+    node: Node | None, populations: Populations, c: Context, has: Callable[[str], bool]
+) -> tuple[str, ...] | None:
+    """The populations selected by `node`, without those of `all` and of classes for which `has` is false, unless it is
+    so for all of them; None after an error."""
+    names = select(node, populations, c)
+    if names is None:
+        return None
+    named = {item.text for item in items_of(node) if isinstance(item, Scalar)}
+    return tuple(n for n in names if n in named or has(n)) or names
 
 
 def select_one(item: Scalar, populations: Populations, c: Context) -> tuple[str, ...] | None:
@@ -87,7 +113,7 @@ def select_parts(
     """The populations of `from` or `to` (None after an error), and the parts of those of which a part is meant."""
     found: dict[str, bool] = {}  # whether a part was named
     parts: dict[str, l0.Subset] = {}
-    wrong = node is None
+    wrong = node is None or _repeated(node, c)
     for item in items_of(node):
         if not isinstance(item, Scalar):
             wrong = True
