@@ -188,17 +188,19 @@ def _arrays(
         bound[derived(name, Way.DELIVERED)] = builder.array(l2.Array(array, held, whole, Role.STATE, span=span))
     for name, value in instance.params if at.arrays else ():
         if (formal := symbol(name)) in at.arrays:
-            bound[formal] = _given(builder, instance, name, value, Role.CONST, "1")
+            bound[formal] = given_values(builder, instance, name, value, Role.CONST, "1")
     for name, value in instance.init:
         if not (isinstance(value, l0.Const) and value.value == 0):
-            _given(builder, instance, name, value, Role.STATE, units.get((instance.name, name), "1"))
+            given_values(builder, instance, name, value, Role.STATE, units.get((instance.name, name), "1"))
     for name in cell.kept:
         array = own_array(array_name(instance.name, model_name(name)), "kept")
         bound[derived(name, Way.KEPT)] = builder.array(l2.Array(array, real, shape, Role.WORK, span=span))
     return bound | pool_arrays(at, instance, units) if cell.pools else bound
 
 
-def _given(builder: ProgramBuilder, instance: l1.Instance, name: str, value: l0.Value, role: Role, unit: str) -> str:
+def given_values(
+    builder: ProgramBuilder, instance: l1.Instance, name: str, value: l0.Value, role: Role, unit: str
+) -> str:
     """The array of a parameter or a state, which may follow from parameters, and from initial values before it, of the
     same neuron."""
     array = array_name(instance.name, name)
@@ -211,8 +213,8 @@ def _given(builder: ProgramBuilder, instance: l1.Instance, name: str, value: l0.
             numbers[read] = known.value
         elif read in refs(value.expr):
             arrays[read] = array_name(instance.name, read)
-            if read in params and arrays[read] not in builder.arrays:
-                _given(builder, instance, read, known, Role.CONST, "1")
+            if arrays[read] not in builder.arrays:
+                given_values(builder, instance, read, known, Role.CONST if read in params else Role.STATE, "1")
     return from_formula(builder, array, value, numbers, arrays, instance.size, role, unit)
 
 

@@ -25,6 +25,7 @@ from compiler.ir.level1.stages import DRIVES
 from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.cells.cell_arrays import FLAT, assigned, due_steps
 from compiler.passes.cells.cell_columns import column_values
+from compiler.passes.cells.lower_cells import given_values
 from compiler.passes.cells.lower_timed import copy_of, read_timed
 from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 from compiler.passes.program.init_values import initialise
@@ -58,8 +59,8 @@ class DriveLowering:
             touched = l1.reads(x) | {s.target for s in x.statements}
             for name in (n for n in role if n in touched and n not in arrays):
                 user = model_name(name)
-                given = array_name(instance.name, user), values[user], instance, role[name], units.get(name, "1")
-                arrays[name] = initialise(builder, *given, span=instance.span)
+                given = instance, user, values[user], role[name], units.get(name, "1")
+                arrays[name] = given_values(builder, *given)
         numbers = column_values(cell, (instance,), self.model.simulate.dt, source.various)
         copy = copy_of(self.model, drive.population)
         return SourceRows(self, drive, source, operations, arrays, {n: float(v[0]) for n, v in numbers.items()}, copy)

@@ -28,7 +28,7 @@ from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, restricted, timed_reads, with_noise
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
-from compiler.frontend.build.spiking.populations import Populations, evaluated
+from compiler.frontend.build.spiking.populations import Populations, following
 from compiler.frontend.build.spiking.timed import values_of
 from compiler.frontend.language.spiking.currents import CURRENT, TIMED_ARRAY
 from compiler.frontend.yaml import tree
@@ -243,7 +243,7 @@ def drive(aim: Aim, block: tree.Mapping, names: Names) -> None:
         what = f"the initial value of `{state.name}` of `{built.name}`"
         value: l0.Value | None = state.init
         if isinstance(state.init, l0.Formula):
-            value = evaluated(_simple(state.init), params, what, aim.at, currents.c)
+            value = following(_simple(state.init), params | dict(init), what, aim.at, currents.c)
         if value is None:
             return
         init.append((state.name, value))
@@ -276,7 +276,7 @@ def _params(
         elif decl.default is None:
             missing.append(decl.name)
         elif isinstance(decl.default, l0.Formula):
-            value = evaluated(_simple(decl.default), values, what, at, c)
+            value = following(_simple(decl.default), values, what, at, c)
         if value is not None:
             values[decl.name] = value
     if missing:
