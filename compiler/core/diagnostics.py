@@ -167,8 +167,10 @@ class Sink:
     ) -> None:
         self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), related))
 
-    def warning(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
-        self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), (), Severity.WARNING))
+    def warning(
+        self, code: str, message: str, span: Span | None, help: str | None = None, related: tuple[Related, ...] = ()
+    ) -> None:
+        self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), related, Severity.WARNING))
 
     def check(self) -> None:
         """Raise ModelError with everything collected if at least one item is an error."""

@@ -32,7 +32,7 @@ def division_by_zero(model: l0.Model, program: l2.Merged, instance: Instance, ar
     """The first division by 0; None without one."""
     numbers: dict[str, Any] = {p.name: p.value for p in model.params}
     arrays = {a.name: a for a in program.arrays}
-    owners = sorted(_owners(model), key=lambda o: not array.startswith(f"{o[0]}."))
+    owners = sorted(owners_of(model), key=lambda o: not array.startswith(f"{o[0]}."))
     for name, definition, params, places in owners:
         known = named((s.target, s.value) for s in definition.lets)
         own: dict[str, Any] = {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
@@ -51,7 +51,8 @@ def _in_words(division: Binary, divisor: Expr, owner: str) -> str:
     return f"`{shorten(division)}`{where} divides by `{shorten(divisor)}`, which is 0 in `{owner}`"
 
 
-def _owners(model: l0.Model) -> Iterator[Owner]:
+def owners_of(model: l0.Model) -> Iterator[Owner]:
+    """Populations, and members of projections with a synapse."""
     for p in model.populations:
         params = dict(p.params)
         names = (*p.neuron.units, *params)

@@ -21,7 +21,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.execute import run_model
 from compiler.runtime.record.growing import SORTING
-from netloom import run
+from netloom import load, run
 from tests.cpu.models_for_runs import NOISY, without, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
@@ -329,3 +329,28 @@ def test_names_of_runs_do_not_collide(here: Path) -> None:
     folders = {run(path, duration="1 ms").folder for _ in range(3)}
     assert len(folders) == 3
     assert {p.name for p in Path("runs").iterdir()} == {f.name for f in folders}
+
+
+def test_a_drawn_time_constant_has_one_sign(here: Path) -> None:
+    text = """language: 1
+neurons:
+  leaky:
+    params: {tau: 20 ms}
+    state: {v: 0}
+    dynamics: {dv/dt: -v / (2 * tau)}
+populations:
+  good: {neuron: leaky, size: 100, params: {tau: {normal: {mean: 20 ms, std: 10 ms, min: 1 ms}}}}
+  p: {neuron: leaky, size: 100, params: {tau: {normal: {mean: 20 ms, std: 10 ms}}}}
+simulate: {dt: 0.1 ms, duration: 1 ms, seed: 1}
+record: [{trace: {from: all, variables: [v]}}]
+"""
+    path = write(here, text)
+    with pytest.raises(RunError, match=r"\d of the 100 values of `tau` of `p` are not positive") as caught:
+        run(path, out=here / "failed")
+    assert caught.value.code == "E0951"
+    assert caught.value.span is not None
+    assert caught.value.span.line == 9
+    with pytest.raises(RunError, match="`tau` of `p`"):
+        load(path).simulation()
+    path.write_text(text.replace("{normal: {mean: 20 ms, std: 10 ms}}", "20 ms"), encoding="utf-8")
+    run(path, out=here / "good")

@@ -24,6 +24,7 @@ from compiler.frontend.build.projections.projections import build_projections
 from compiler.frontend.build.run import build_expectations, build_numerics, build_simulate, read_step, read_trial
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.phases import build_phases
+from compiler.frontend.build.shared.positive import check_positive
 from compiler.frontend.build.shared.scope import Scope
 from compiler.frontend.build.shared.values import Context, Names, Step, entries_of, mapping, text_of
 from compiler.frontend.build.shared.zero_divisors import check_divisors
@@ -170,6 +171,7 @@ def _spiking(
     drives.add_hidden(populations.built.values())
     drives.check_poisson(poisson, populations.built)
     check_divisors(populations.built.values(), projections, drives.found, c)
+    check_positive(populations.built.values(), projections, drives.found, c)
     return _Spiking(populations, projections, drives, poisson, driving)
 
 

@@ -26,6 +26,7 @@ from compiler.runtime.record.growing import recording
 from compiler.runtime.record.tables import Criterion
 from compiler.runtime.record.writers import Writers, open_writers
 from compiler.runtime.session import Outcome, Session
+from compiler.runtime.signs import check_signs
 from compiler.runtime.spiking.begun import Begun, begun, read_begun
 from compiler.runtime.spiking.simulate import simulate
 
@@ -36,6 +37,7 @@ def run_spiking(session: Session) -> Outcome:
     assert model.simulate is not None
     start = _begin(session)
     done = start.step
+    check_signs(model, program, session.instance)
     health = Health(program, model)
     with recording(session.folder), ExitStack() as opened:
         writers = open_writers(session.folder, model, program, session.instance, start.step, start.begun.rates, opened)

@@ -38,6 +38,7 @@ from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.record.continued import copy_up_to
 from compiler.runtime.record.tables import TABLES, Criterion, table_rows
 from compiler.runtime.record.writers import Writers, open_writers
+from compiler.runtime.signs import check_signs
 from compiler.runtime.spiking.begun import begun, read_begun
 from compiler.runtime.spiking.quantities import Variable, refused
 from compiler.runtime.spiking.simulate import Samples, next_block
@@ -92,6 +93,7 @@ class Stepper:
         # Records without an end: the duration of the model's file does not bind a simulation.
         endless = replace(self.simulate, steps=l0.MOST_STEPS - self.simulate.warmup)
         self.model = replace(prepared.model, simulate=endless)
+        check_signs(self.model, self.program, instance)
         self._health = Health(self.program, self.model)
         self._criterion = None if self.simulate.stop is None else Criterion(self.model, self.program)
         self._quick = instance.uninterrupted("step")

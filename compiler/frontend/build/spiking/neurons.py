@@ -16,7 +16,8 @@ import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
-from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs, substitute
+from compiler.expr.functions import RANDOM
 from compiler.expr.inline import reads_through
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.instances.history import build_histories, with_histories
@@ -85,6 +86,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     spike = _spike(d, inner, lets, update)
     spike, state, update = _with_condition(d, inner, spike, state, update)
     held, after = _events(d, inner, pools.extended(scope))
+    _check_reset(d, spike, dynamics, (*lets, *update), (*update, *after))
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {}, assigned_at_event)
     on = with_histories(on, histories)
     shared = shared_states(d) or ()
@@ -197,6 +199,25 @@ def _spike(d: parts.Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple
     if refractory is not None and hold is None:
         hold = _states_in(when.expr, d, (*lets, *update))
     return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, when_node.span)
+
+
+def _check_reset(
+    d: parts.Draft,
+    spike: l0.Spike | None,
+    dynamics: tuple[l0.Ode, ...],
+    definitions: tuple[l0.Set, ...],
+    statements: tuple[l0.Set, ...],
+) -> None:
+    """W0010 where only equations can end the condition of a spike, which nothing else says to be meant."""
+    block = mapping(d.node.get("spike"))
+    if spike is None or block is None or "reset" in block or "refractory" in block or RANDOM & calls(spike.when):
+        return
+    moved = {ode.state for ode in dynamics} - {s.target for s in statements}
+    read = [state for state in _states_in(spike.when, d, definitions) if state in moved]
+    if read:
+        message = f"neuron `{d.name}` has no `reset`: it spikes in every step in which the condition holds"
+        help = f"write `reset: [{read[0]} = ...]`, `refractory: {{while: ...}}`, or `reset: []` where that is meant"
+        d.c.sink.warning("W0010", message, spike.span, help)
 
 
 def _flags(d: parts.Draft) -> tuple[l0.StateDecl, ...]:

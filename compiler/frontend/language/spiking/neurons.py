@@ -97,8 +97,8 @@ _REFRACTORY: k.Kind = k.OneOf(
                 ),
                 k.Field(
                     "hold",
-                    k.ListOf(k.Name("v"), low=1, example="[v]"),
-                    "The state variables that keep their value during the period. Without it, "
+                    k.ListOf(k.Name("v"), example="[v]"),
+                    "The state variables that keep their value during the period, `[]`: none. Without it, "
                     "those in the condition `when`.",
                 ),
                 v.ROUND,
@@ -115,7 +115,12 @@ SPIKE = k.Block(
     "spike",
     (
         k.required("when", k.Expression("v > v_thresh"), "The condition for a spike, tested at the end of each step."),
-        k.Field("reset", STATEMENTS, "Assignments that run at a spike, in order."),
+        k.Field(
+            "reset",
+            STATEMENTS,
+            "Assignments that run at a spike, in order. Without it, a neuron spikes in every step in which the "
+            "condition holds, unless it is refractory; `[]` says that this is meant.",
+        ),
         k.Field(
             "refractory",
             _REFRACTORY,
