@@ -94,6 +94,7 @@ FIXED_PROBABILITY = ConnectRule(
     ),
     amount="p",
     random=True,
+    each=Ref("p"),
     synonyms=dict.fromkeys(
         (
             *("fixed_prob", "bernoulli", "pairwise_bernoulli", "random", "probability", "p"),

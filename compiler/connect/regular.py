@@ -8,7 +8,7 @@ import numpy.typing as npt
 from compiler.connect.drawing import PLACE, SKIP, SOURCE, Numbered, past
 from compiler.connect.keys import AUTAPSES, rule
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Place
-from compiler.expr.ast import Cond, Num, Ref
+from compiler.expr.ast import Bool, Cond, Num, Ref
 from compiler.expr.keys.kinds import switch
 
 _NOT_ITSELF = switch(
@@ -44,6 +44,7 @@ ALL_TO_ALL = ConnectRule(
     columns=("autapses", "same"),
     drawing=Numbered("i", Ref("n_pre"), Ref("n_post") - SKIP, SOURCE, past(PLACE, SOURCE)),
     bits=lambda e: _bits(np.ones((e.pre.size, e.post.size), np.bool_), e),
+    each=Bool(True),
     synonyms={"dense": "`all_to_all: {}`", "full": "`all_to_all: {}`"},
 )
 

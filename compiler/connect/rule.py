@@ -154,7 +154,8 @@ class ConnectRule:
     `held`: why the connections of one source cannot be drawn again at its spikes; `ordered`: they are drawn in
     ascending order, which numbers them.
 
-    `expressed(settings)`: of a rule that the IR does not know, which stands there as that of an expression."""
+    `expressed(settings)`: of a rule that the IR does not know, which stands there as that of an expression.
+    `each`: of a rule that decides pair by pair, a condition, or the probability of every pair by the rule's numbers."""
 
     keys: Alternative
     form: Form
@@ -172,6 +173,7 @@ class ConnectRule:
     ordered: bool = True
     own_name: str = ""
     expressed: Callable[[Mapping[str, Setting]], Expressed] | None = None
+    each: Expr | None = None
     synonyms: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property

@@ -120,7 +120,35 @@ def test_within_one_population(tmp_path: Path) -> None:
     assert pairs("b[2..4]", "b[3..5]", "all_to_all: {}") == [(i, j) for i in three for j in (3, 4, 5)]
     assert pairs("b[3]", "b", "all_to_all: {}") == [(3, j) for j in range(13)]
     with pytest.raises(ModelError, match="have neurons in common"):
-        model_of(text_of("b[2..4]", "b[3..5]", "all_to_all: {autapses: false}", PLASTIC), tmp_path)
+        model_of(text_of("b[2..4]", "b[3..5]", "fixed_indegree: {number: 2, autapses: false}", PLASTIC), tmp_path)
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_parts_with_common_neurons_without_autapses(tmp_path: Path, target: str) -> None:
+    def pairs(source: str, target_part: str, connect: str) -> list[tuple[int, int]]:
+        text = text_of(source, target_part, connect)
+        return pairs_of(netloom.load(text).simulation(target=target).projections["p"])
+
+    every = "all_to_all: {autapses: false}"
+    assert pairs("b[2..4]", "b", every) == [(i, j) for i in (2, 3, 4) for j in range(13) if i != j]
+    assert pairs("b", "b[2, 4]", every) == [(i, j) for i in range(13) for j in (2, 4) if i != j]
+    nearly = "fixed_probability: {p: 0.999999, autapses: false}"
+    assert pairs("b[0..2, 5]", "b[1, 2, 5, 6]", nearly) == [
+        (i, j) for i in (0, 1, 2, 5) for j in (1, 2, 5, 6) if i != j
+    ]
+    chain = "one_to_one: {autapses: false}"
+    assert pairs("b[0..11]", "b[1..12]", chain) == [(i, i + 1) for i in range(12)]
+    with pytest.raises(ModelError, match="neuron 3 of `b` has the same place in both parts"):
+        model_of(text_of("b[0, 3, 5]", "b[1, 3, 6]", chain), tmp_path)
+    drawn = pairs("a", "a[5..19]", "fixed_probability: {p: 0.5, autapses: false}")
+    assert all(i != j and j >= 5 for i, j in drawn) and 110 < len(drawn) < 175 and len(set(drawn)) == len(drawn)
+
+
+def test_a_condition_is_not_for_a_part_of_one_of_several_populations(tmp_path: Path) -> None:
+    """The other population has other neurons than the part."""
+    text = text_of("a[0..2]", "b", "rule: {when: i == j}").replace('from: "a[0..2]"', 'from: ["a[0..2]", b]')
+    with pytest.raises(ModelError, match="one of several populations has a part"):
+        model_of(text, tmp_path)
 
 
 def matrix(shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

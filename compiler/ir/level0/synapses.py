@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref
 from compiler.ir.level0.spiking import Handler, InputDecl, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
@@ -249,6 +252,10 @@ class Subset:
     @property
     def size(self) -> int:
         return sum(last - first + 1 for first, last in self.runs)
+
+    @property
+    def indices(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.arange(first, last + 1) for first, last in self.runs])
 
     def overlaps(self, other: Subset) -> bool:
         return any(a[0] <= b[1] and b[0] <= a[1] for a in self.runs for b in other.runs)

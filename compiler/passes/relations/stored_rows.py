@@ -289,7 +289,7 @@ def _draw_part(link: Link) -> None:
     _draw_rows(part)
     _make_rows(link, part)
     sources, targets = (
-        np.arange(whole.size) if runs is None else np.concatenate([np.arange(a, b + 1) for a, b in runs.runs])
+        np.arange(whole.size) if runs is None else runs.indices
         for runs, whole in zip(link.member.parts, (link.pre, link.post), strict=True)
     )
     # Row pointers of all sources: entry i is that of the number of sources of the part below i.

@@ -16,13 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import compiler.ir.level0.model as l0
 from compiler.connect import CONNECT, RULES, ConnectRule, Form
 from compiler.connect.probability import EXPRESSION
 from compiler.connect.rule import Args, Misfit, Place, Setting, as_given
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
-from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Bool, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.keys.kinds import Block, Flag, OneOf, Value
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
@@ -166,9 +168,9 @@ class Connectivity:
         return self.kernels.weight(value, self.planes, source, target, family)
 
 
-def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivity | None:
+def connectivity(entry: tree.Entry, space: Space, family: Family, common: bool) -> Connectivity | None:
     """The alternative that `connect` chooses; None after an error that makes checking members impossible. `space`: what
-    `distance` means."""
+    `distance` means; `common`: source and target are different parts of one population, which share neurons."""
     at, c = entry.key.span, family.c
     rule = next(x for x in RULES if x.keys.name == entry.name)
     r = Reader(part(CONNECT.by_name[entry.name].kind, Block), mapping(entry.value), c, family.names)
@@ -194,7 +196,38 @@ def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivit
         if settings is None:
             return None
         planes = rule.planes(settings)
-    return Connectivity(rule, at, storage, _numbers(rule, r, planes, at, family), planes=planes)
+    numbers = _numbers(rule, r, planes, at, family)
+    if common and rule.form is Form.DIAGONAL and not r.flag("autapses"):
+        _check_one_to_one(family, at)
+    if common and rule.each is not None and not r.flag("autapses"):
+        return _pair_by_pair(rule.each, numbers, at, storage, family)
+    return Connectivity(rule, at, storage, numbers, planes=planes)
+
+
+def _check_one_to_one(family: Family, at: Span) -> None:
+    """E0802 where a neuron of two parts would be connected to itself, against `autapses: false`."""
+    parts = (*family.parts_from.items(), *family.parts_to.items())
+    name = parts[0][0]
+    size = family.populations.built[name].size
+    one, two = (np.arange(size) if p is None else p.indices for p in family.parts(name, name))
+    both = min(len(one), len(two))
+    same = one[:both][one[:both] == two[:both]]
+    if len(same):
+        message = f"neuron {same[0]} of `{name}` has the same place in both parts: it would be connected to itself"
+        family.c.sink.error("E0802", message, at, "other parts, or `pairs: {list: [...]}`")
+
+
+def _pair_by_pair(each: Expr, numbers: Arguments, at: Span, storage: str, family: Family) -> Connectivity:
+    """A rule that decides pair by pair as an expression over places, which tells neurons of different parts apart."""
+
+    def arguments(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        args = numbers(source, target, env)
+        if args is None:
+            return None
+        a, b = (family.populations.built[p] for p in (source, target))
+        return (*place_arguments(a, b, 0, each), *((n, v) for n, v in args if n in refs(each)))
+
+    return Connectivity(EXPRESSION, at, storage, arguments, each, isinstance(each, Bool))
 
 
 def _expressed(rule: ConnectRule, r: Reader, at: Span, storage: str, family: Family) -> Connectivity | None:

@@ -20,6 +20,7 @@ from compiler.frontend.build.projections.connect import Connectivity
 from compiler.frontend.build.projections.storage import report
 from compiler.frontend.build.spiking.family import Family
 
+Names = tuple[str, ...] | None
 MOST_RUNS: Final = 64
 """Runs of indices in the condition of an expression rule."""
 
@@ -48,18 +49,34 @@ def check_parts(
             continue
         if one is None or two is None or one.overlaps(two):
             message = f"parts of `{m.source}` have neurons in common, which `autapses: false` cannot tell apart"
-            sink.error("E0802", message, at, "use `rule: {when: i != j}`, or parts that are equal or distinct")
+            help = "use `rule: {when: i != j}` in an entry of its own, or parts that are equal or distinct"
+            sink.error("E0802", message, at, help)
             return
 
 
-def within_parts(connection: Connectivity, family: Family, at: Span) -> Connectivity | None:
+def have_common(sources: Names, targets: Names, family: Family) -> bool:
+    """Whether source and target are different parts of one population, with neurons in common."""
+    if sources is None or sources != targets or len(sources) != 1:
+        return False
+    one, two = family.parts(sources[0], sources[0])
+    return one != two and (one is None or two is None or one.overlaps(two))
+
+
+def within_parts(
+    connection: Connectivity, sources: Names, targets: Names, family: Family, at: Span
+) -> Connectivity | None:
     """The connectivity of an expression rule under the condition that `i` and `j` are in the parts; None on errors."""
     parts = (*family.parts_from.values(), *family.parts_to.values())
     if connection.probability is None or not parts:
         return connection
-    several = max(len(family.parts_from), len(family.parts_to)) > 1
+    ends = ((sources, family.parts_from), (targets, family.parts_to))
+    several = any(found and len(names or ()) > 1 for names, found in ends)
     if several or sum(len(p.runs) for p in parts) > MOST_RUNS:
-        what = "several populations have parts" if several else f"the part has more than {MOST_RUNS} runs of indices"
+        what = (
+            "one of several populations has a part"
+            if several
+            else f"the part has more than {MOST_RUNS} runs of indices"
+        )
         message = f"{what}, for which an expression cannot decide"
         help = "write an entry for each of them" if several else "write the condition as `when`, with `x_i` or `x_j`"
         family.c.sink.error("E0802", message, at, help)

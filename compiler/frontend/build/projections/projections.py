@@ -39,7 +39,7 @@ from compiler.frontend.build.projections.delays import (
 )
 from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.kernels import settings_of_kernel
-from compiler.frontend.build.projections.parts import check_parts, within_parts
+from compiler.frontend.build.projections.parts import check_parts, have_common, within_parts
 from compiler.frontend.build.projections.read_values import Totals, add_up, check_circles, end_values, summed_names
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.projections.weights import Env, weight_of
@@ -235,9 +235,10 @@ def _whole(d: _Draft, before: int, among: _Among) -> l0.Projection | None:
     connect = mapping(d.block.get("connect"))
     if connect is None or len(connect.entries) != 1 or (d.deliver is None and d.synapse is None):
         return None
-    connection = connectivity(connect.entries[0], d.space, d.family)
+    common = have_common(d.sources, d.targets, d.family)
+    connection = connectivity(connect.entries[0], d.space, d.family, common)
     if connection is not None:
-        connection = within_parts(connection, d.family, d.at)
+        connection = within_parts(connection, d.sources, d.targets, d.family, d.at)
     values = _values(d, connection)
     if not fits or connection is None or d.sources is None or d.targets is None:
         return None
