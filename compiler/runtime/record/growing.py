@@ -8,6 +8,7 @@ Assumes: one writer.
 Guarantees: a file of 10,000 populations takes seconds, not minutes: datasets share their creation properties, small
 ones have small chunks. Files are of HDF5 1.10's format. A published file is consistent at any moment: it can be read
 (SWMR) while it is written, and after the writer has been killed, up to the last flush.
+A file has another name until it is published, so that one of its own name is complete, whenever the writer is killed.
 Does not: read (h5py does).
 """
 
@@ -39,11 +40,17 @@ METADATA: Final = 1 << 20
 datasets."""
 
 
+PART: Final = ".part"
+"""What the name of a file ends with until it is published."""
+
+
 def open_file(path: Path) -> Any:
-    """The file at `path` for writing; one that is there is continued. Raises RunError (E0930)."""
+    """The file at `path` for writing, which has that name once it is published; one that is there is continued. Raises
+    RunError (E0930)."""
     with recording(path):
-        require_room(path, path.stat().st_size if path.exists() else 0, 0)
-        file = h5py.File(path, "a", libver=FORMAT)
+        there = path.exists()
+        require_room(path, path.stat().st_size if there else 0, 0)
+        file = h5py.File(path, "a", libver=FORMAT) if there else h5py.File(f"{path}{PART}", "w", libver=FORMAT)
     config = file.id.get_mdc_config()
     config.set_initial_size = True
     config.initial_size = config.min_size = config.max_size = METADATA
@@ -53,7 +60,12 @@ def open_file(path: Path) -> Any:
 
 def require(file: Any, count: int) -> None:
     """Check that `count` more bytes fit into a file (a low-level FileID). Raises RunError (E0930)."""
-    require_room(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
+    require_room(_path(h5f.get_name(file)), file.get_filesize(), count)
+
+
+def _path(name: str | bytes) -> Path:
+    """The path that a file has, or will have."""
+    return Path(os.fsdecode(name).removesuffix(PART))
 
 
 def require_room(path: Path, size: int, count: int) -> None:
@@ -87,7 +99,7 @@ def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
     afterwards is removed. Raises RunError (E0930)."""
     if not file:
         return
-    path = Path(file.filename)
+    path = _path(file.filename)
     try:
         with recording(path):
             flush(datasets)
@@ -99,6 +111,7 @@ def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
         _close_into_nothing(file, datasets)
         if not _readable(path):
             path.unlink(missing_ok=True)
+            Path(f"{path}{PART}").unlink(missing_ok=True)
         raise
 
 
@@ -127,8 +140,12 @@ def _readable(path: Path) -> bool:
 
 
 def publish(file: Any) -> None:
-    """Start SWMR: from now on only rows are appended."""
+    """Start SWMR: from now on only rows are appended. The file gets its name."""
     file.swmr_mode = True
+    if file.filename.endswith(PART):
+        path = _path(file.filename)
+        with recording(path):
+            Path(file.filename).replace(path)
 
 
 def flush(datasets: Iterable[Growing]) -> None:
