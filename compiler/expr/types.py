@@ -176,7 +176,8 @@ class _Checker:
         else:
             constants = CONSTANTS if len(e.name) > 2 else ()
             alike = (n for n in self.env if len(e.name) > 1 or n.lower() == e.name.lower())
-            help = did_you_mean(e.name, (*alike, *constants)) or _OTHER_WORDS.get(e.name.partition(".")[0])
+            found = (did_you_mean(e.name, (*alike, *constants)), _OTHER_WORDS.get(e.name.partition(".")[0]))
+            help = " ".join(x for x in (found if len(e.name) == 1 else found[:1] if found[0] else found) if x) or None
         self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
         return None
 

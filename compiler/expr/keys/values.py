@@ -172,7 +172,13 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
         ),
         title=title,
         doc="A value that is drawn anew for each element, from a stream of its own.",
-        elsewhere=k.instead("`normal`: gaussian gauss", "a projection from `library/neurons/poisson`: poisson"),
+        elsewhere=k.instead(
+            "`normal`: gaussian gauss",
+            "a projection from `library/neurons/poisson`: poisson",
+            "`values: {x: {by_pair: ...}}` at the projection, and `x` here: by_pair",
+            "`values: {x: {by_source: ...}}` at the projection, and `x` here: by_source",
+            "`values: {x: {by_target: ...}}` at the projection, and `x` here: by_target",
+        ),
     )
 
 
