@@ -27,7 +27,7 @@ from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.expectations import check_expectations
 from compiler.runtime.plots import plots
 from compiler.runtime.plots.plots import draw_plots
-from compiler.runtime.record.growing import growing, open_file
+from compiler.runtime.record.growing import growing, open_file, publish
 from compiler.runtime.record.record import sorted_events
 
 CUBA = Path(__file__).resolve().parents[2] / "models" / "cuba.yaml"
@@ -68,6 +68,7 @@ def test_datasets_grow(tmp_path: Path) -> None:
         with open_file(tmp_path / "x.h5") as file:
             group = file.require_group("g")
             data = growing(group, "d", "float32", (2,), 3, {"unit": "mV"})
+            publish(file)
             data.append(np.array([[i, -i] for i in part], np.float32).reshape(-1, 2))
     with h5py.File(tmp_path / "x.h5") as file:
         assert file["g/d"].attrs["unit"] == "mV"

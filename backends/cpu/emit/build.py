@@ -100,8 +100,9 @@ def _described(command: tuple[str, ...]) -> Compiler:
 
 def flags(fixed_order: bool, portable: bool, text: str = "") -> tuple[str, ...]:
     """The options of a build; bitwise order forbids contraction of a*b+c (FMA). Where functions are shared by loops
-    (kernels/shared_functions.py), gcc must not move a call into the branch of a condition that alone needs it (for
-    neurons that are not refractory): it has no masked form of the function, and would not vectorise the loop."""
+    (backends/cpu/kernels/shared_functions.py), gcc must not move a call into the branch of a condition that alone needs
+    it (for neurons that are not refractory): it has no masked form of the function, and would not vectorise the loop.
+    """
     native = () if portable else ("-march=native",)
     wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
     called = ("-fno-tree-sink",) if SHARED in text else ()
