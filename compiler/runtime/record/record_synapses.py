@@ -85,24 +85,22 @@ def _count(group: Any) -> int | None:
 
 @dataclass
 class _Sampled:
-    """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array;
-    `every` and `shift` as shift_of says; `exists`: the array that marks the slots with a synapse, where some may be
-    vacant.
-    """
+    """One variable of one member. `every` and `shift` as shift_of says; `constant`: of a variable without an array;
+    `exists`: the array that marks the slots with a synapse, where some may be vacant; `edges`: of a histogram."""
 
     array: str
     scale: float
+    unit: str
     every: int
-    values: Growing | None
+    shift: int
     times: Growing
     group: Any
     variable: str
-    unit: str
-    order: Order
-    edges: npt.NDArray[np.float64] | None = None
+    order: Order = None
     constant: float | None = None
-    shift: int = 0
     exists: str | None = None
+    edges: npt.NDArray[np.float64] | None = None
+    values: Growing | None = None
 
 
 class SynapseWriter(RecordFile):
@@ -110,61 +108,50 @@ class SynapseWriter(RecordFile):
 
     def __init__(self, path: Path, model: l0.Model, program: l2.Merged, instance: Instance, start: int = 0) -> None:
         assert model.simulate is not None
-        self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
+        self._model, self._dt, self._warmup = model, model.simulate.dt, model.simulate.warmup
         self._last = model.simulate.warmup + model.simulate.steps
         self._sampled_until = -1 if start <= self._warmup else start - self._warmup
         super().__init__(path)
         self._sampled: list[_Sampled] = []
         self._arrays = frozenset(a.name for a in program.arrays)
-        arrays = self._arrays
-        sizes = {p.name: p.size for p in model.populations}
-        projections = {p.name: p for p in model.projections}
         for record in model.synapses:
-            projection = projections[record.projection]
-            for member, group in self._groups(projection, instance, arrays, sizes):
-                times = growing(group, "time", "float64", (), 256, {"unit": "ms"})
-                for variable in record.variables:
-                    made = self._one(model, projection, member, group, variable, arrays, record.every, times)
-                    made.shift = l0.shift_of(record.every, record.at)
-                    self._sampled.append(made)
-                end = moving(projection)
-                known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
-                if end is not None and not known:
+            for projection, member, group in self._groups(record.projection, instance):
+                times, end = growing(group, "time", "float64", (), 256, {"unit": "ms"}), moving(projection)
+                self._sampled += [self._one(record, projection, member, group, v, times) for v in record.variables]
+                if end is not None and not any(x.group == group for x in self._sampled if x.variable == f"{end}s"):
+                    shift, exists = l0.shift_of(record.every, record.at), self._exists(projection, member)
                     ends = own_array(member_name(projection, member), "col" if end == "target" else "to_col")
-                    made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
-                    made.exists = self._exists(projection, member)
-                    made.shift = l0.shift_of(record.every, record.at)
+                    made = _Sampled(ends, 1.0, "1", record.every, shift, times, group, f"{end}s", exists=exists)
                     self._sampled.append(made)
         for h in model.histograms:
-            projection = projections[h.projection]
-            for member, group in self._groups(projection, instance, arrays, sizes):
-                times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
-                made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
-                made.shift = l0.shift_of(h.every, h.at)
+            for projection, member, group in self._groups(h.projection, instance):
+                name = f"{h.variable}.histogram"
+                times = growing(group, f"{name}.time", "float64", (), 256, {"unit": "ms"})
+                made = self._one(h, projection, member, group, h.variable, times)
                 made.exists = self._exists(projection, member)
                 made.edges = np.linspace(h.low, h.high, h.bins + 1)
-                made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})
-                dataset = group[f"{h.variable}.histogram"]
-                dataset.attrs["low"], dataset.attrs["high"] = h.low, h.high
+                made.values = growing(group, name, "int64", (h.bins,), 64, {"unit": made.unit})
+                group[name].attrs["low"], group[name].attrs["high"] = h.low, h.high
                 self._sampled.append(made)
         for s in self._sampled:
             if s.values is None:
                 s.values = self._dataset(s, instance)
         publish(self._file)
 
-    def _groups(
-        self, projection: l0.Projection, instance: Instance, arrays: frozenset[str], sizes: dict[str, int]
-    ) -> Iterator[tuple[l0.Member, Any]]:
+    def _groups(self, name: str, instance: Instance) -> Iterator[tuple[l0.Projection, l0.Member, Any]]:
+        """The members of a projection, each with its group, in which its synapses stand."""
+        sizes = {p.name: p.size for p in self._model.populations}
+        projection = next(p for p in self._model.projections if p.name == name)
         for member in projection.members:
-            group = self._file.require_group(projection.name).require_group(f"{member.source}->{member.target}")
+            group = self._file.require_group(name).require_group(f"{member.source}->{member.target}")
             if _count(group) is None:
-                ends = synapse_ends(instance, arrays, projection, member, sizes[member.source], sizes[member.target])
+                of = sizes[member.source], sizes[member.target]
+                ends = synapse_ends(instance, self._arrays, projection, member, *of)
                 order = user_order(projection, member)
-                for name, values in zip(("source", "target"), ends or (), strict=False):
-                    if name == moving(projection):
-                        continue
-                    group.create_dataset(name, data=values if order is None else values[order])
-            yield member, group
+                for end, values in zip(("source", "target"), ends or (), strict=False):
+                    if end != moving(projection):
+                        group.create_dataset(end, data=values if order is None else values[order])
+            yield projection, member, group
 
     def _exists(self, projection: l0.Projection, member: l0.Member) -> str | None:
         array = own_array(own_name(projection, member), "exists")
@@ -172,25 +159,22 @@ class SynapseWriter(RecordFile):
 
     def _one(
         self,
-        model: l0.Model,
+        record: l0.RecordSynapses | l0.RecordHistogram,
         projection: l0.Projection,
         member: l0.Member,
         group: Any,
         variable: str,
-        arrays: frozenset[str],
-        every: int,
         times: Growing,
     ) -> _Sampled:
-        array = variable_array(projection, member, variable)
-        constant: float | None = None
-        if array not in arrays:
+        array, constant = variable_array(projection, member, variable), None
+        if array not in self._arrays:
             value = member.weight if variable == "weight" else dict(member.init).get(variable)
             assert isinstance(value, l0.Const) or variable == "delay", f"{array} has no array"
             constant = float(value.value) if isinstance(value, l0.Const) else float(member.delay)
-        unit = synapse_unit(projection, variable, model.populations)
+        unit = synapse_unit(projection, variable, self._model.populations)
         scale = self._dt if variable == "delay" and projection.synapse is None else 1.0
-        order = user_order(projection, member)
-        return _Sampled(array, scale, every, None, times, group, variable, unit, order, None, constant)
+        shift, order = l0.shift_of(record.every, record.at), user_order(projection, member)
+        return _Sampled(array, scale, unit, record.every, shift, times, group, variable, order, constant)
 
     def next_sample(self, done: int) -> int:
         """The step after which the next sample is due; the last step when there is none before."""
