@@ -125,17 +125,24 @@ def chosen_outputs(model: l0.Model, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def lowered_prediction(
+    trained: Trained, backend: Backend, options: Options, batch: int, names: tuple[str, ...]
+) -> predict.Prediction:
+    """With the choices of the model's lock file. Raises BackendError, RunError."""
+    lock = locked(trained.lock, options, backend)
+    pins = lock.predicting(batch)
+    prediction = predict.lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
+    refuse_memory(prediction.lowered.merged, backend, options)
+    return prediction
+
+
 def build_prediction(
     trained: Trained, options: Options, batch: int, outputs: tuple[str, ...] = ()
 ) -> tuple[predict.Prediction, Built, Backend]:
     """Lower and build into `build/<name>_predict`. Raises BackendError, RunError."""
     refuse_options(options)
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
-    names = chosen_outputs(trained.model, outputs)
-    lock = locked(trained.lock, options, backend)
-    pins = lock.predicting(batch)
-    prediction = predict.lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
-    refuse_memory(prediction.lowered.merged, backend, options)
+    prediction = lowered_prediction(trained, backend, options, batch, chosen_outputs(trained.model, outputs))
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)
     return prediction, built, backend

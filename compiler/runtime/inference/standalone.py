@@ -16,15 +16,13 @@ import numpy as np
 from backends.cpu.export.standalone import Port, write_standalone
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic, RunError
-from compiler.passes.pipeline.lower import ORDER, PHASE, data_name, lower_predict, refuse_trials
+from compiler.passes.pipeline.lower import ORDER, PHASE, data_name, refuse_trials
 from compiler.passes.tensors.fold_norms import folded
 from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
-from compiler.runtime.common.locks import locked
 from compiler.runtime.common.options import Options
-from compiler.runtime.inference.predict import chosen_outputs
-from compiler.runtime.resources.bill import refuse_memory
+from compiler.runtime.inference.predict import chosen_outputs, lowered_prediction
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,8 @@ def build_standalone(
         raise RunError("E0912", "--batch is at least 1", exit_code=2)
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
-    backend = backend_of("cpu")
     refuse_trials(trained.model, names, "a standalone build")
-    lock = locked(trained.lock, options, backend)
-    pins = lock.predicting(batch)
-    prediction = lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
-    refuse_memory(prediction.lowered.merged, backend, options)
+    prediction = lowered_prediction(trained, backend_of("cpu"), options, batch, names)
     weights = folded(trained.weights(learned((prediction.graph,))), prediction.folds)
     program = prediction.lowered.merged
     order = next(a for a in program.arrays if a.name == ORDER)
