@@ -143,6 +143,16 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
     raise PrintError(f"the generated code has no function `{func}`", span)
 
 
+def _signed(op: str, a: ast.Expr, b: ast.Expr) -> tuple[str, ast.Expr, ast.Expr]:
+    """A sum or difference without a sign behind the operator: the same to the last bit."""
+    match op, a, b:
+        case "+", ast.Unary("-", x), ast.Num(value) if value < 0:
+            return "-", b, x
+        case "+" | "-", _, ast.Num(value) if value < 0:
+            return "-" if op == "+" else "+", a, ast.Num(-value)
+    return op, a, b
+
+
 def _whole_power(e: ast.Expr) -> bool:
     return isinstance(e, ast.Num) and isinstance(e.value, int) and 0 <= e.value <= 62
 
@@ -298,8 +308,9 @@ class Dialect:
             return self._as(a, scope, t)
         if op == "*" and a == _ONE:
             return self._as(b, scope, t)
+        op, a, b = _signed(op, a, b)
         if op in {*"+-*/"}:
-            return binary(self._as(a, scope, t), op, self._as(b, scope, t))
+            return binary(self._beside(a, b, scope, t), op, self._beside(b, a, scope, t))
         if op == "%" and t == DType.I64 and b in _SLOTS and a in (ast.Ref("step"), ast.Ref("step") - 1):
             return call("nl_slot", self._as(a, scope, t), self._as(b, scope, t))
         if op in ("//", "%"):
@@ -307,6 +318,12 @@ class Dialect:
             t = DType.I64 if t in (DType.U32, DType.U64) else t
             return self.call(function, t, self._as(a, scope, t), self._as(b, scope, t))
         return self._power(a, b, scope, t)
+
+    def _beside(self, e: ast.Expr, other: ast.Expr, scope: Scope, t: Scalar) -> Code:
+        """`e` in type `t`, as an operand beside `other`: a literal needs no suffix for 64 bits that those have."""
+        short = t == DType.I64 and isinstance(e, ast.Num) and type_of(e, scope, self.precision) == DType.I32
+        wide = short and not isinstance(other, ast.Num) and type_of(other, scope, self.precision) == DType.I64
+        return self._as(e, scope, DType.I32 if wide else t)
 
     def _power(self, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> Code:
         base, one = self._as(a, scope, t), self.literal(1, t)

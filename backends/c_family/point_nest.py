@@ -352,7 +352,7 @@ class PointNest(NestBuilder):
     @cached_property
     def points(self) -> For:
         """The loop over all points, with the dims of one."""
-        flat = self.nest.combine is None and len(self.par) == 1
+        flat = len(self.par) == 1
         e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
         return For(e, 0, self.extent(self.par), [] if flat else self.split(e, self.par), kind=Kind.THREADS)
 
@@ -370,7 +370,7 @@ class PointNest(NestBuilder):
             return []
         first, *others = [self.vars[d.name] for d in dims]
         if not others:
-            return [Let("nl_i64", first, index)]
+            return [] if first == index else [Let("nl_i64", first, index)]
         rest = self.k.namer.fresh("rest")
         taken = [Let("nl_i64", v, self.taken(rest, d, short)) for v, d in zip(others, dims[1:], strict=True)]
         return [Let("nl_u32" if short else "nl_u64", rest, index, False), *reversed(taken), Let("nl_i64", first, rest)]

@@ -62,7 +62,8 @@ def _numbered(k: Kernel, x: Numbered, own: Own) -> dict[str, Any]:
 
 
 def _passing(k: Kernel, x: Passing, c: l2.Connect, own: Own) -> dict[str, Any]:
-    """Arguments of the skeleton of rows that pass over places; `drawn`: whether an expression is a probability."""
+    """Arguments of the skeleton of rows that pass over places; `drawn`: whether an expression is a probability;
+    `j_read`: whether what tells hits from misses reads the target."""
     scope = _scope(k, own, x.pool, x.step, x.target, x.index, x.at, x.hole or None, x.hit)
     found: dict[str, Any] = {n: k.dialect.expr(getattr(x, n), scope, DType.I64) for n in ("pool", "step", "target")}
     found |= {n: cast("nl_u64", k.dialect.expr(getattr(x, n), scope, DType.I64)) for n in ("index", "at")}
@@ -76,7 +77,8 @@ def _passing(k: Kernel, x: Passing, c: l2.Connect, own: Own) -> dict[str, Any]:
         drawn = type_of(p, scope, k.dialect.precision) != "bool"
         text = k.dialect.expr(p, scope, k.dialect.precision) if drawn else k.dialect.test(p, scope)
     ends = {f"places_{end}": any(x.endswith(end) for x in places & set(l2.PLACES)) for end in "ij"}
-    return {**found, **ends, "drawn": drawn, "probability": text}
+    read = places | refs(x.hit) | (refs(x.hole) if x.hole else set())
+    return {**found, **ends, "drawn": drawn, "probability": text, "j_read": "j" in read}
 
 
 def _given(k: Kernel, c: l2.Connect, own: Own) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Final
 import backends.kernel_ir.tree as ir
 from backends.kernel_ir.tree import Binary, Braces, Call, Cast, Code, Every, Member, Number, Select, Unary, Variable
 from backends.kernel_ir.types import Typed, typed
+from compiler.ir.space import DType
 
 _TYPE: Final = r"(?:const )?(?:nl_[iu](?:8|32|64)|nl_bfloat|real|int|float|double|bool|char)(?: \*)?"
 _TOKEN: Final = re.compile(
@@ -177,7 +178,13 @@ def call(function: str, *args: Operand) -> Code:
 
 
 def cast(kind: Typed, x: Operand) -> Code:
-    return Cast(typed(kind), code(x))
+    """`x` in this type; a literal of that type as it is."""
+    found = code(x)
+    return (
+        found
+        if str(kind) == "nl_i32" and isinstance(found, Number) and found.type is DType.I32
+        else Cast(typed(kind), found)
+    )
 
 
 def member(x: Code, field: Code) -> Code:

@@ -1,4 +1,4 @@
-"""Loads that one statement reads, put where it reads them; loops of one statement lose their braces.
+"""Loads that one statement reads, put where it reads them; loops and tests of one statement lose their braces.
 
 Assumes: statements in the form that is printed: no other pass looks for their loads. `reads` tells whether an array is
 never stored to, and holds elements of a type.
@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from backends.kernel_ir.stmt import Do, For, If, Let, Set, Stmt, Style, changed, names_of
+from backends.kernel_ir.expr import ZERO
+from backends.kernel_ir.stmt import Do, For, If, Leave, Let, Set, Stmt, Style, changed, names_of
 from backends.kernel_ir.tree import Code, Index, Select, Variable, rebuilt
 from backends.kernel_ir.types import Typed
 
 _MOST: Final = 80
 """Characters of a value with a load in it."""
+_FIRST: Final = {Set: "value", Let: "value", Do: "code", If: "test"}
+"""What a statement computes first."""
 Reads = Callable[[Code, Typed], bool]
 
 
@@ -28,11 +31,19 @@ def inlined(statements: Sequence[Stmt], reads: Reads) -> list[Stmt]:
     def inside(s: Stmt) -> Stmt:
         bodies = [x for x in s.INSIDE if x in ("body", "orelse") or (x == "then" and isinstance(s, If))]
         s = replace(s, **{x: _joined(getattr(s, x), reads) for x in bodies}) if bodies else s
-        if isinstance(s, For) and s.style is Style.BRACES and not s.note and len(s.body) == 1:
-            return replace(s, style=Style.NEXT) if isinstance(s.body[0], Set | Do) else s
-        return s
+        return _bare(s)
 
     return _joined(changed(statements, inside), reads)
+
+
+def _bare(s: Stmt) -> Stmt:
+    """A loop or a test without braces around one statement, behind which no `else` can stand."""
+    match s:
+        case For(body=[Set() | Do()], style=Style.BRACES, note=""):
+            return replace(s, style=Style.NEXT)
+        case If(then=[Set() | Do() | Leave()], orelse=[] | (), style=Style.BRACES, note=""):
+            return replace(s, style=Style.BESIDE)
+    return s
 
 
 def _joined(body: Sequence[Stmt], reads: Reads) -> list[Stmt]:
@@ -51,12 +62,12 @@ def _read_in(load: Let, behind: Sequence[Stmt], reads: Reads) -> Stmt | None:
     place, name = load.value, load.name.text
     if not isinstance(place, Index) or not load.const or load.beside or not reads(place.array, load.type):
         return None
-    if not isinstance(s, Set | Let) or not isinstance(s.value, Code) or _times(s.value, name) != 1:
+    if (field := _FIRST.get(type(s))) is None or not isinstance(e := getattr(s, field), Code) or _times(e, name) != 1:
         return None
-    if name in (s.target.names if isinstance(s, Set) else names_of(s.beside)) | names_of(others):
+    if name in names_of([replace(s, **{field: ZERO}), *others]):
         return None
-    value = rebuilt(s.value, lambda x: place if x == load.name else None)
-    return replace(s, value=value) if len(value.text) <= _MOST else None
+    value = rebuilt(e, lambda x: place if x == load.name else None)
+    return replace(s, **{field: value}) if len(value.text) <= _MOST else None
 
 
 def _times(x: Code, name: str) -> int:

@@ -347,8 +347,8 @@ class Definition(Stmt):
     INSIDE: ClassVar = ("params", "body")
 
     def put(self, out: list[Line], depth: int) -> None:
-        out.append(Line(f"{self.head}({_given(self.params)})" if self.params else self.head, depth))
-        _headed(out, "", self.body, Style.BRACES, "", depth)
+        head = f"{self.head}({_given(self.params)})" if self.params else self.head
+        _headed(out, head, self.body, Style.BRACES, "", depth)
 
 
 @dataclass(frozen=True)

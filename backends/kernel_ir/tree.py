@@ -54,6 +54,12 @@ def _infix(op: str) -> Callable[[Code, Code | int], Code]:
     return lambda a, b: Binary(op, a, _node(b))
 
 
+def _product(a: Code | int, b: Code | int) -> Code:
+    """Without a factor of 1."""
+    left, right = _node(a), _node(b)
+    return right if left == _ONE else left if right == _ONE else Binary("*", left, right)
+
+
 def _node(x: Code | int) -> Code:
     return x if isinstance(x, Code) else Number(str(x))
 
@@ -119,7 +125,7 @@ class Code:
 
     __add__ = _infix("+")
     __sub__ = _infix("-")
-    __mul__ = _infix("*")
+    __mul__ = _product
     __truediv__ = _infix("/")
     """Of integers, that towards 0."""
     __mod__ = _infix("%")
@@ -129,7 +135,7 @@ class Code:
     __ge__ = _infix(">=")
 
     def __rmul__(self, other: int) -> Code:
-        return Binary("*", _node(other), self)
+        return _product(other, self)
 
 
 # Frozen by `Final`: a program has many.
@@ -167,6 +173,9 @@ class Number(Code):
 
     def marked(self, mark: str) -> str:
         return self.digits
+
+
+_ONE: Final = Number("1")
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -250,8 +250,7 @@ struct k0_row {
     alignas(8) real low_, high_;
 };
 
-NL_FN void k0_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k0_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k0_row *const self = (const k0_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -262,9 +261,8 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-    }
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
     k0_initial_value_block(NL_TASK(k0_row));
@@ -287,8 +285,7 @@ struct k1_row {
     alignas(8) real ge_quantum_, gi_quantum_;
 };
 
-NL_FN void k1_neuron_update_block(const nl_task &nl_t)
-{
+NL_FN void k1_neuron_update_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k1_row *const self = (const k1_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -382,9 +379,7 @@ struct k2_row {
     nl_i64 slots_, capacity_, n_;
 };
 
-NL_FN void k2_record_spikes_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
+NL_FN void k2_record_spikes_block(const nl_task &nl_t) {
     const k2_row *const self = (const k2_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
     const nl_i32 *const list_p_ = nl_global(self->list_);
@@ -421,8 +416,7 @@ struct k3_row {
     nl_i64 autapses_, same_;
 };
 
-NL_FN void k3_count_synapses_block(const nl_task &nl_t)
-{
+NL_FN void k3_count_synapses_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
     nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
@@ -445,9 +439,8 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
             nl_i64 a = 0; /* rarely more */
             if (word[0] > blocks_below[0]) a = word[0] > blocks_below[255] ? 256 : nl_outcome(blocks_below, word[0]);
             const nl_i64 b = nl_outcome(rest_below, word[1]);
-            c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+            c += a < 256LL ? a * 256 + b + 1 : 65536LL;
             if (c >= pool) break;
-            const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
             if (a >= 256LL) continue;
             k++;
         }
@@ -464,9 +457,7 @@ struct k4_row {
     nl_i64 n_pre_;
 };
 
-NL_FN void k4_scan_synapses_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
+NL_FN void k4_scan_synapses_block(const nl_task &nl_t) {
     const k4_row *const self = (const k4_row *)nl_t.self;
     nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
     const nl_i64 n_pre_ = self->n_pre_;
@@ -507,8 +498,7 @@ struct k5_row {
     nl_i64 autapses_, same_;
 };
 
-NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
-{
+NL_FN void k5_fill_synapses_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
     const nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
@@ -531,7 +521,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
             nl_i64 a = 0; /* rarely more */
             if (word[0] > blocks_below[0]) a = word[0] > blocks_below[255] ? 256 : nl_outcome(blocks_below, word[0]);
             const nl_i64 b = nl_outcome(rest_below, word[1]);
-            c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+            c += a < 256LL ? a * 256 + b + 1 : 65536LL;
             if (c >= pool) break;
             const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
             if (a >= 256LL) continue;
@@ -555,8 +545,7 @@ struct k6_row {
     alignas(8) real counts_;
 };
 
-NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 pre, nl_u32 thread, nl_u32 threads)
-{
+NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 pre, nl_u32 thread, nl_u32 threads) {
     const nl_i64 *const row_p_ = nl_global(self->row_);
     const nl_i32 *const col_p_ = nl_global(self->col_);
     nl_i64 *const ge_p_ = nl_global(self->ge_);
@@ -570,22 +559,16 @@ NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 
         for (int u = 0; u < 6; u++) {
             const nl_u32 n = first + u * threads;
             const nl_i64 k = begin + n;
-            if (n < end) {
-                post[u] = col_p_[k];
-            }
+            if (n < end) post[u] = col_p_[k];
         }
 #pragma unroll
         for (int u = 0; u < 6; u++) {
             const nl_u32 n = first + u * threads;
-            const nl_i64 k = begin + n;
-            if (n < end) {
-                nl_accumulate(&ge_p_[post[u]], (nl_i64)nl_round_f32(weight_ * counts_));
-            }
+            if (n < end) nl_accumulate(&ge_p_[post[u]], (nl_i64)nl_round_f32(weight_ * counts_));
         }
     }
 }
-NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
-{
+NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k6_row *const self = (const k6_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -600,9 +583,8 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     if (events == 0) return;
     const nl_events_share share = nl_my_share(nl_me, events);
 #pragma unroll 1
-    for (nl_u32 event = share.first; event < events; event += share.groups) {
+    for (nl_u32 event = share.first; event < events; event += share.groups)
         k6_propagation_into_ge_event(self, step, list[event], share.thread, share.threads);
-    }
 }
 extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) {
     k6_propagation_into_ge_block(NL_TASK(k6_row));
@@ -617,8 +599,7 @@ struct k7_row {
     nl_i64 m_, capacity_;
 };
 
-NL_FN void k7_record_trace_block(const nl_task &nl_t)
-{
+NL_FN void k7_record_trace_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
     const real *const source_p_ = nl_global(self->source_);
@@ -636,8 +617,7 @@ NL_FN void k7_record_trace_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 j = nl_me.part * nl_t.chunk + threadIdx.x; j < nl_end; j += blockDim.x) {
         const nl_i64 i = members_p_[j];
-        const real source_ = source_p_[i];
-        buffer_p_[sample * m_ + j] = source_;
+        buffer_p_[sample * m_ + j] = source_p_[i];
     }
     __syncthreads();
     if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) used_p_[0] = sample + 1;
@@ -657,8 +637,7 @@ struct k8_row {
     alignas(8) real quantum_;
 };
 
-NL_FN void k8_record_trace_block(const nl_task &nl_t)
-{
+NL_FN void k8_record_trace_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k8_row *const self = (const k8_row *)nl_t.self;
     const real *const source_p_ = nl_global(self->source_);
@@ -678,9 +657,7 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 j = nl_me.part * nl_t.chunk + threadIdx.x; j < nl_end; j += blockDim.x) {
         const nl_i64 i = members_p_[j];
-        const real source_ = source_p_[i];
-        const nl_i64 delivered_ = delivered_p_[i];
-        buffer_p_[sample * m_ + j] = source_ + (real)delivered_ * quantum_;
+        buffer_p_[sample * m_ + j] = source_p_[i] + (real)delivered_p_[i] * quantum_;
     }
     __syncthreads();
     if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) used_p_[0] = sample + 1;

@@ -354,7 +354,7 @@ NL_KERNEL(k3_count_synapses) {
                     nl_i64 a = 0; /* rarely more */
                     if (first[t] > blocks_below[0])
                         a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
-                    c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+                    c += a < 256LL ? a * 256 + b + 1 : 65536LL;
                     if (c >= pool) break;
                     if (a >= 256LL) continue;
                     k++;
@@ -416,7 +416,7 @@ NL_KERNEL(k5_fill_synapses) {
                     nl_i64 a = 0; /* rarely more */
                     if (first[t] > blocks_below[0])
                         a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
-                    c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+                    c += a < 256LL ? a * 256 + b + 1 : 65536LL;
                     if (c >= pool) break;
                     if (a >= 256LL) continue;
                     const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);

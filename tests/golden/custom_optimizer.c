@@ -453,7 +453,7 @@ NL_KERNEL(k1_rows_that_exist) {
         const nl_i64 n_block_ = self->n_block_, batches_ = self->batches_, padded_ = self->padded_;
         for (nl_i64 block = 0; block < n_block_; block++)
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                nl_i64 k_ = nl_mod_i64(step - 1, batches_) * padded_ + (block * 16 + lane);
                 y_p_[block * 16 + lane] = order_p_[k_] >= 0 ? 1.0f : 0.0f;
             }
     }
@@ -538,7 +538,7 @@ NL_KERNEL(k4_batch_of_data_flat) {
         for (nl_i64 block = 0; block < n_block_; block++)
             for (nl_i64 f = 0; f < n_f_; f++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                    nl_i64 k_ = nl_mod_i64(step - 1, batches_) * padded_ + (block * 16 + lane);
                     nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
                     y_p_[block * by_block_ + f * 16 + lane] = data_p_[example_ * n_f_ + f] * factor_;
                 }
@@ -562,7 +562,7 @@ NL_KERNEL(k5_batch_of_data_labels) {
         for (nl_i64 block = 0; block < n_block_; block++)
             for (nl_i64 f = 0; f < n_f_; f++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                    nl_i64 k_ = nl_mod_i64(step - 1, batches_) * padded_ + (block * 16 + lane);
                     nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
                     y_p_[block * by_block_ + f * 16 + lane] = data_p_[example_ * n_f_ + f];
                 }
@@ -598,10 +598,9 @@ NL_KERNEL(k6_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
-                lane++)
-                    activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] =
-                        nl_tanh_f32(sum[lane] + bias_p_[o + j]);
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++)
+                            activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] =
+                                nl_tanh_f32(sum[lane] + bias_p_[o + j]);
                     }
             }
         }
@@ -637,8 +636,8 @@ NL_KERNEL(k7_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
-                lane++) biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++)
+                            biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
                     }
             }
         }
@@ -917,8 +916,7 @@ NL_KERNEL(k16_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES;
-                lane++) {
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
                             const real activated_ = activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane];
                             biased_grad_p_[(first + u) * biased_grad_by_n_ + (o + j) * 16 + lane] =
                                 sum[lane] * (1.0f - activated_ * activated_);

@@ -7,8 +7,7 @@ struct k0_row {
     alignas(8) real low_, high_;
 };
 
-NL_FN void k0_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k0_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k0_row *const self = (const k0_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -19,9 +18,8 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-    }
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
     k0_initial_value_block(NL_TASK(k0_row));
@@ -34,15 +32,14 @@ struct k1_row {
     nl_i64 n_row_, batches_, padded_;
 };
 
-NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
-{
+NL_FN void k1_rows_that_exist_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k1_row *const self = (const k1_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
-    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_i64 of_step = nl_mod_i64(step - 1, batches_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -81,8 +78,7 @@ struct k2_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
-{
+NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k2_row *const self = (const k2_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
@@ -104,8 +100,7 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d0 = r;
+                for (nl_i64 d0 = 4 * nl_first; d0 < nl_terms; d0 += 4 * nl_group) {
                     const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
                     struct {
                         nl_few<real, 4> mask_p_;
@@ -117,19 +112,17 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d0 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d0 = r;
-                    const real mask_ = mask_p_[d0];
-                    acc += mask_;
-                    r += nl_group;
+                    acc += mask_p_[d0];
+                    d0 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d0 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -148,8 +141,7 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d0 = r;
+            for (nl_i64 d0 = 4 * nl_first; d0 < nl_terms; d0 += 4 * nl_group) {
                 const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
                 struct {
                     nl_few<real, 4> mask_p_;
@@ -168,16 +160,13 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             }
         } else {
             struct nl_load_found {
-                nl_i64 d0;
                 real mask_;
             };
-            const auto nl_load = [&](nl_i64 r) {
-                const nl_i64 d0 = r;
+            const auto nl_load = [&](nl_i64 d0) {
                 const real mask_ = mask_p_[d0];
-                return nl_load_found{d0, mask_};
+                return nl_load_found{mask_};
             };
-            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
-                nl_i64 d0 = nl_load_of.d0;
+            const auto nl_work = [&](nl_i64 d0, const nl_load_found &nl_load_of) {
                 real mask_ = nl_load_of.mask_;
                 real rows_grad_ = v0_ * mask_;
                 rows_grad_p_[d0] = rows_grad_;
@@ -208,8 +197,7 @@ struct k3_row {
     alignas(8) real factor_;
 };
 
-NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
-{
+NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -218,7 +206,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     const real *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
-    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_i64 of_step = nl_mod_i64(step - 1, batches_);
     const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -232,8 +220,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
         const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
-        const nl_i32 order_ = order_p_[k_];
-        nl_i32 example_ = nl_max_i32(order_, 0);
+        nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
         const real data_ = data_p_[example_ * n_f_ + f];
         return nl_load_found{f, row, data_};
     };
@@ -265,8 +252,7 @@ struct k4_row {
     nl_i64 n_f_, n_row_, batches_, padded_;
 };
 
-NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
-{
+NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k4_row *const self = (const k4_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -274,7 +260,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i32 *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
-    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_i64 of_step = nl_mod_i64(step - 1, batches_);
     const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -288,8 +274,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
         const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
-        const nl_i32 order_ = order_p_[k_];
-        nl_i32 example_ = nl_max_i32(order_, 0);
+        nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
         const nl_i32 data_ = data_p_[example_ * n_f_ + f];
         return nl_load_found{f, row, data_};
     };
@@ -320,8 +305,7 @@ struct k5_row {
     nl_i64 n_d0_, n_d3_, n_d4_, n_d5_, spread_by_d0_, spread_by_d3_, spread_by_d4_, image_by_d0_;
 };
 
-NL_FN void k5_elementwise_block(const nl_task &nl_t)
-{
+NL_FN void k5_elementwise_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
     real *__restrict__ const spread_p_ = nl_global(self->spread_);
@@ -373,8 +357,7 @@ struct k6_row {
     nl_i64 weight_by_r_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
 };
 
-NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
-{
+NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_, n_c_ = self->n_c_;
@@ -384,13 +367,13 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_;
     const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
     const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_,
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, 1, (nl_i32)n_n_, (nl_i32)n_c_,
         (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
     nl_p.weights = weight_p_;
     nl_p.by_o = (nl_i32)weight_by_k_;
     nl_p.by_c = (nl_i32)weight_by_c_;
     nl_p.by_r = (nl_i32)weight_by_r_;
-    nl_p.by_s = (nl_i32)1;
+    nl_p.by_s = 1;
     nl_p.outs = (nl_i32)n_k_;
     nl_p.rows = (nl_i32)n_oh_;
     nl_p.cols = (nl_i32)n_ow_;
@@ -405,8 +388,7 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     nl_p.channels = (nl_i32)s_channels_;
 }
 
-NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_strips &nl_s)
-{
+NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_strips &nl_s) {
     real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_k_ = self->activated_by_k_;
@@ -447,8 +429,7 @@ struct k7_row {
     nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_by_oh_;
 };
 
-NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
-{
+NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
@@ -492,7 +473,7 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
         nl_each<2>([&](int r) {
             nl_each<2>([&](int s) {
                 const real x_ = nl_x_p_[r].x[s];
-                acc1 = nl_min_f32(acc1, x_ == y_ ? (real)((0LL + r) * 2LL + s) : 1e+09f);
+                acc1 = nl_min_f32(acc1, x_ == y_ ? (real)(r * 2 + s) : 1e+09f);
             });
         });
         real activated_grad_first_ = acc1;
@@ -513,8 +494,7 @@ struct k8_row {
     nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
@@ -537,8 +517,7 @@ NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 activated_by_n_ = self->activated_by_n_;
@@ -564,8 +543,7 @@ struct k9_row {
     nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
@@ -588,8 +566,7 @@ NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const biased_p_ = nl_global(self->biased_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 biased_by_n_ = self->biased_by_n_;
@@ -620,8 +597,7 @@ struct k10_row {
     nl_i64 n_d0_, n_d1_, x_by_d0_, biased_grad_sum_by_d0_;
 };
 
-NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
-{
+NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k10_row *const self = (const k10_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
@@ -642,15 +618,13 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -662,19 +636,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    acc = nl_max_f32(acc, x_);
-                    r += nl_group;
+                    acc = nl_max_f32(acc, x_p_[d0 * x_by_d0_ + d1]);
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -684,16 +656,13 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
             }
         }
         real largest_ = acc;
-        if (nl_first == 0) {
-            largest_p_[d0] = largest_;
-        }
+        if (nl_first == 0) largest_p_[d0] = largest_;
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -707,21 +676,20 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
                     const real x_ = x_p_[d0 * x_by_d0_ + d1];
                     const nl_i32 label_ = label_p_[d0];
                     acc1 += nl_exp_f32(x_ - largest_);
                     acc2 += d1 == label_ ? x_ : 0.0f;
-                    r += nl_group;
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -733,8 +701,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         }
         real total_ = acc1;
         real picked_ = acc2;
-        const real rows_grad_ = rows_grad_p_[d0];
-        real v0_ = rows_grad_ * (1.0f / total_);
+        real v0_ = rows_grad_p_[d0] * (1.0f / total_);
         if (nl_first == 0) {
             total_p_[d0] = total_;
             picked_p_[d0] = picked_;
@@ -743,8 +710,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -756,19 +722,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                    r += nl_group;
+                    acc3 = nl_min_f32(acc3, x_p_[d0 * x_by_d0_ + d1] == largest_ ? (real)d1 : 1e+09f);
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -778,13 +742,10 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
             }
         }
         real accuracy_first_ = acc3;
-        if (nl_first == 0) {
-            accuracy_first_p_[d0] = accuracy_first_;
-        }
+        if (nl_first == 0) accuracy_first_p_[d0] = accuracy_first_;
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d1 = r;
+            for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                 const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                 struct {
                     nl_few<real, 4> x_p_;
@@ -802,20 +763,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
             }
         } else {
             struct nl_load_found {
-                nl_i64 d1;
                 real x_;
                 nl_i32 label_;
                 real picked_grad_;
             };
-            const auto nl_load = [&](nl_i64 r) {
-                const nl_i64 d1 = r;
+            const auto nl_load = [&](nl_i64 d1) {
                 const real x_ = x_p_[d0 * x_by_d0_ + d1];
                 const nl_i32 label_ = label_p_[d0];
                 const real picked_grad_ = picked_grad_p_[d0];
-                return nl_load_found{d1, x_, label_, picked_grad_};
+                return nl_load_found{x_, label_, picked_grad_};
             };
-            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
-                nl_i64 d1 = nl_load_of.d1;
+            const auto nl_work = [&](nl_i64 d1, const nl_load_found &nl_load_of) {
                 real x_ = nl_load_of.x_;
                 nl_i32 label_ = nl_load_of.label_;
                 real picked_grad_ = nl_load_of.picked_grad_;
@@ -850,8 +808,7 @@ struct k11_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
-{
+NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k11_row *const self = (const k11_row *)nl_t.self;
     real *__restrict__ const loss_p_ = nl_global(self->loss_);
@@ -873,22 +830,17 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
+        nl_i64 d0 = nl_first;
         const auto nl_more = [&](int) {
-            const nl_i64 d0 = r;
-            const real x_ = x_p_[d0];
-            const real total_ = total_p_[d0];
-            const real largest_ = largest_p_[d0];
-            const real picked_ = picked_p_[d0];
-            acc += (nl_log_f32(total_) + largest_ - picked_) * x_;
-            r += nl_group;
+            acc += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
+            d0 += nl_group;
         };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (d0 < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -916,8 +868,7 @@ struct k12_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
-{
+NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k12_row *const self = (const k12_row *)nl_t.self;
     double *__restrict__ const accuracy_after_p_ = nl_global(self->accuracy_after_);
@@ -936,21 +887,20 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
+        nl_i64 d0 = nl_first;
         const auto nl_more = [&](int) {
-            const nl_i64 d0 = r;
             const real x_ = x_p_[d0];
             const nl_i32 label_ = label_p_[d0];
             const real x_2_ = x_p_2_[d0];
             acc += x_ == (real)label_ ? x_2_ : 0.0f;
-            r += nl_group;
+            d0 += nl_group;
         };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (d0 < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -974,8 +924,7 @@ struct k13_row {
     nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
 };
 
-NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
-{
+NL_FN void k13_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
@@ -986,16 +935,14 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
     const nl_i64 nl_points = n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
-    const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
+    const nl_i64 d1 = nl_least(nl_point, nl_points - nl_many);
     const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
-    const nl_i64 d1 = e;
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d0_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
-    nl_i64 r = nl_first;
+    nl_i64 d0 = nl_first;
     const auto nl_more = [&](int) {
-        const nl_i64 d0 = r;
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
         } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_])};
@@ -1003,10 +950,9 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
         });
-        r += nl_group;
+        d0 += nl_group;
     };
     const auto nl_apart = [&] {
-        const nl_i64 d0 = r;
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
         } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many, nl_even))};
@@ -1014,18 +960,18 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
         });
-        r += nl_group;
+        d0 += nl_group;
     };
     if (nl_even) {
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (d0 < nl_terms) nl_more(0);
     } else {
 #pragma unroll 1
-        while (r < nl_terms) nl_apart();
+        while (d0 < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
         nl_me, nl_t.memory, nl_splits);
@@ -1052,8 +998,7 @@ struct k14_row {
     nl_i64 s_depth_;
 };
 
-NL_PART void k14_matmul_product(const k14_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k14_matmul_product(const k14_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
@@ -1076,8 +1021,7 @@ NL_PART void k14_matmul_product(const k14_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, activated_by_n_ = self->activated_by_n_;
@@ -1102,8 +1046,7 @@ struct k15_row {
     nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_o_ = self->n_o_, n_k_ = self->n_k_, n_n_ = self->n_n_;
@@ -1126,8 +1069,7 @@ NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
@@ -1149,8 +1091,7 @@ struct k16_row {
     nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_of_windows_by_d1_, biased_grad_of_windows_by_d0_;
 };
 
-NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
-{
+NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k16_row *const self = (const k16_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
@@ -1165,8 +1106,7 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d1 = e;
+    for (nl_i64 d1 = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); d1 < nl_end; d1 += blockDim.x >> nl_bits) {
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_ * n_d2_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
@@ -1200,9 +1140,7 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
-        if (nl_lane == 0) {
-            bias_grad_p_[d1] = acc;
-        }
+        if (nl_lane == 0) bias_grad_p_[d1] = acc;
     }
 }
 extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) {
@@ -1222,8 +1160,7 @@ struct k17_row {
     nl_i64 x_by_r_, x_by_n_, x_by_c_2_, x_by_i2_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
 };
 
-NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convolution &nl_p)
-{
+NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convolution &nl_p) {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const places_p_ = nl_global(self->places_);
@@ -1235,14 +1172,14 @@ NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convol
     const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
     const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
     const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_,
-        (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_,
-        (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1)), places_p_};
-    nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
+    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, 1,
+        (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_,
+        (nl_i32)(biased_grad_from2_ - (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - (n_s_ - 1)), places_p_};
+    nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1);
     nl_p.by_o = (nl_i32)x_by_c_;
     nl_p.by_c = (nl_i32)x_by_k_;
     nl_p.by_r = -(nl_i32)x_by_r_;
-    nl_p.by_s = -(nl_i32)1;
+    nl_p.by_s = -1;
     nl_p.outs = (nl_i32)n_c_;
     nl_p.rows = (nl_i32)n_i2_;
     nl_p.cols = (nl_i32)n_i3_;
@@ -1257,8 +1194,7 @@ NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convol
     nl_p.channels = (nl_i32)s_channels_;
 }
 
-NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_strips &nl_s)
-{
+NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_strips &nl_s) {
     real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
     const nl_i64 biased_grad_of_windows_by_n_ = self->biased_grad_of_windows_by_n_;
@@ -1304,8 +1240,7 @@ struct k18_row {
     nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
 };
 
-NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, nl_weights &nl_p)
-{
+NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, nl_weights &nl_p) {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const places_p_ = nl_global(self->places_);
@@ -1316,10 +1251,10 @@ NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, n
     const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
     const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
     const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_,
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, 1, (nl_i32)n_n_, (nl_i32)n_c_,
         (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)x_from2_, (nl_i32)x_from3_};
-    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_,
-        (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
+    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, 1,
+        (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;
     nl_p.tap = 1;
@@ -1330,8 +1265,7 @@ NL_PART void k18_direct_conv_weights_product(const k18_row *self, nl_i64 step, n
     nl_p.splits = (nl_i32)s_splits_;
 }
 
-NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, const nl_filters &nl_s)
-{
+NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, const nl_filters &nl_s) {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_, weight_grad_by_c_ = self->weight_grad_by_c_;
     const nl_i64 weight_grad_by_r_ = self->weight_grad_by_r_;
@@ -1358,8 +1292,7 @@ struct k19_row {
     alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
 
-NL_FN void k19_optimizer_update_block(const nl_task &nl_t)
-{
+NL_FN void k19_optimizer_update_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k19_row *const self = (const k19_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -1434,8 +1367,7 @@ struct k20_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k20_sum_over_d0_block(const nl_task &nl_t)
-{
+NL_FN void k20_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k20_row *const self = (const k20_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
@@ -1453,19 +1385,17 @@ NL_FN void k20_sum_over_d0_block(const nl_task &nl_t)
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
+        nl_i64 d0 = nl_first;
         const auto nl_more = [&](int) {
-            const nl_i64 d0 = r;
-            const real mask_ = mask_p_[d0];
-            acc += mask_;
-            r += nl_group;
+            acc += mask_p_[d0];
+            d0 += nl_group;
         };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (d0 < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -1491,8 +1421,7 @@ struct k21_row {
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
 };
 
-NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t)
-{
+NL_FN void k21_maximum_over_r_s_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k21_row *const self = (const k21_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
@@ -1550,8 +1479,7 @@ struct k22_row {
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
-NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
-{
+NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k22_row *const self = (const k22_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
@@ -1567,15 +1495,13 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
     const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -1587,19 +1513,17 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    acc = nl_max_f32(acc, x_);
-                    r += nl_group;
+                    acc = nl_max_f32(acc, x_p_[d0 * x_by_d0_ + d1]);
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1609,16 +1533,13 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
             }
         }
         real largest_ = acc;
-        if (nl_first == 0) {
-            largest_p_[d0] = largest_;
-        }
+        if (nl_first == 0) largest_p_[d0] = largest_;
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -1632,21 +1553,20 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
                     const real x_ = x_p_[d0 * x_by_d0_ + d1];
                     const nl_i32 label_ = label_p_[d0];
                     acc1 += nl_exp_f32(x_ - largest_);
                     acc2 += d1 == label_ ? x_ : 0.0f;
-                    r += nl_group;
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1666,8 +1586,7 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d1 = r;
+                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -1679,19 +1598,17 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d1 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d1 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                    r += nl_group;
+                    acc3 = nl_min_f32(acc3, x_p_[d0 * x_by_d0_ + d1] == largest_ ? (real)d1 : 1e+09f);
+                    d1 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d1 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1701,9 +1618,7 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t)
             }
         }
         real accuracy_first_ = acc3;
-        if (nl_first == 0) {
-            accuracy_first_p_[d0] = accuracy_first_;
-        }
+        if (nl_first == 0) accuracy_first_p_[d0] = accuracy_first_;
     }
 }
 extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) {
@@ -1712,8 +1627,7 @@ extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) {
 
 
 /* ---- direct_conv_5_step_1_tap_1 (nl_group says for which): k6 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1735,8 +1649,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(
 }
 
 /* ---- direct_conv_5_step_1_tap_1_narrow (nl_group says for which): k6 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1758,8 +1671,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
 }
 
 /* ---- direct_conv_5_step_1_tap_1_six (nl_group says for which): k6 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_six(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_six(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1781,8 +1693,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
 }
 
 /* ---- matmul (nl_group says for which): k8, k9, k14, k15 */
-extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS) {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1821,8 +1732,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 }
 
 /* ---- direct_conv_5_step_1_tap_1_of_2_by_2 (nl_group says for which): k17 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1844,8 +1754,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
 }
 
 /* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow (nl_group says for which): k17 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_narrow(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_narrow(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1867,8 +1776,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
 }
 
 /* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six (nl_group says for which): k17 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_six(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_six(NL_ARGUMENTS) {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1890,8 +1798,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
 }
 
 /* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2 (nl_group says for which): k18 */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS) {
     __shared__ nl_weights nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {

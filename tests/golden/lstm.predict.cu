@@ -7,8 +7,7 @@ struct k0_row {
     alignas(8) real low_, high_;
 };
 
-NL_FN void k0_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k0_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k0_row *const self = (const k0_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -19,9 +18,8 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-    }
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
     k0_initial_value_block(NL_TASK(k0_row));
@@ -36,8 +34,7 @@ struct k1_row {
     alignas(8) real factor_;
 };
 
-NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
-{
+NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k1_row *const self = (const k1_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -47,7 +44,7 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     const nl_i64 n_f_ = self->n_f_, n_t_ = self->n_t_, by_t_ = self->by_t_, by_example_ = self->by_example_;
     const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
-    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_i64 of_step = nl_mod_i64(step - 1, batches_);
     const nl_u32 t_inverse = nl_inverse(n_t_);
     const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
@@ -64,8 +61,7 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
         const nl_i64 t = nl_take(rest, n_t_, t_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
-        const nl_i32 order_ = order_p_[k_];
-        nl_i32 example_ = nl_max_i32(order_, 0);
+        nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
         const real data_ = data_p_[example_ * by_example_ + t * n_f_ + f];
         return nl_load_found{f, t, row, data_};
     };
@@ -99,8 +95,7 @@ struct k2_row {
     nl_i64 n_n_, n_o_, n_k_, input_biased_by_n_, rows_by_n_, input_weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k2_matmul_product(const k2_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k2_matmul_product(const k2_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const rows_p_ = nl_global(self->rows_);
     const real *__restrict__ const input_weight_p_ = nl_global(self->input_weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, rows_by_n_ = self->rows_by_n_;
@@ -123,8 +118,7 @@ NL_PART void k2_matmul_product(const k2_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
     const real *__restrict__ const input_bias_p_ = nl_global(self->input_bias_);
     const nl_i64 input_biased_by_n_ = self->input_biased_by_n_;
@@ -147,8 +141,7 @@ struct k3_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k3_elementwise_block(const nl_task &nl_t)
-{
+NL_FN void k3_elementwise_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
     real *__restrict__ const h_before_start_p_ = nl_global(self->h_before_start_);
@@ -190,8 +183,7 @@ struct k4_row {
     nl_i64 s_depth_;
 };
 
-NL_PART void k4_matmul_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k4_matmul_product(const k4_row *self, nl_i64 step, nl_product &nl_p) {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const input_recurrent_p_ = nl_global(self->input_recurrent_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
@@ -214,8 +206,7 @@ NL_PART void k4_matmul_product(const k4_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k4_matmul_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k4_matmul_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *const input_carried_p_ = nl_global(self->input_carried_);
     const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
@@ -246,8 +237,7 @@ struct k5_row {
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p) {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const cell_recurrent_p_ = nl_global(self->cell_recurrent_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
@@ -270,8 +260,7 @@ NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *const memory_p_ = nl_global(self->memory_);
     const real *const memory_before_p_ = nl_global(self->memory_before_);
     const real *const forget_carried_p_ = nl_global(self->forget_carried_);
@@ -313,8 +302,7 @@ struct k6_row {
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p) {
     const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const output_recurrent_p_ = nl_global(self->output_recurrent_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
@@ -337,8 +325,7 @@ NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *const h_p_ = nl_global(self->h_);
     const real *const memory_p_ = nl_global(self->memory_);
     const real *const output_given_p_ = nl_global(self->output_given_);
@@ -367,8 +354,7 @@ struct k7_row {
     nl_i64 backward_last_from1_, backward_last_extent1_;
 };
 
-NL_FN void k7_moved_block(const nl_task &nl_t)
-{
+NL_FN void k7_moved_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
     real *__restrict__ const ways_p_ = nl_global(self->ways_);
@@ -422,8 +408,7 @@ extern "C" __global__ void NL_BLOCK k7_moved(NL_ARGUMENTS) {
 
 
 /* ---- matmul (nl_group says for which): k2, k4, k5, k6 */
-extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS) {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -516,8 +501,7 @@ NL_FN void nl_feed(const nl_points &t, int place, int own, int out, real value) 
 
 /* lstm.at.input.carried, lstm.at.input.carried, lstm.at.memory, lstm.at.h */
 template <class T>
-NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
-{
+NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t) {
 #pragma unroll 1
     for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += 256) {
         const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1));
@@ -833,8 +817,7 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
    others go through their links. Products of a stage are summed together, and then each thread goes through all links
    of its points. Records have three places: that of this stage, of the next one, and of the one before, which the one
    after the next takes; sums two in turn, so that a barrier for each tile is enough. */
-extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS) {
     extern __shared__ __align__(16) char nl_chip[];
     const nl_chain c = *nl_global((const nl_chain *)nl_rows);
     const nl_matrix *const matrices = (const nl_matrix *)((const nl_chain *)nl_rows + 1);

@@ -7,8 +7,7 @@ struct k0_row {
     alignas(8) real low_, high_;
 };
 
-NL_FN void k0_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k0_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k0_row *const self = (const k0_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -19,9 +18,8 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x)
         x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-    }
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
     k0_initial_value_block(NL_TASK(k0_row));
@@ -35,8 +33,7 @@ struct k1_row {
     alignas(8) real mean_, std_;
 };
 
-NL_FN void k1_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k1_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k1_row *const self = (const k1_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -47,9 +44,8 @@ NL_FN void k1_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x)
         x_p_[i] = mean_ + std_ * nl_normal_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-    }
 }
 extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) {
     k1_initial_value_block(NL_TASK(k1_row));
@@ -62,8 +58,7 @@ struct k2_row {
     alignas(8) real value_;
 };
 
-NL_FN void k2_initial_value_block(const nl_task &nl_t)
-{
+NL_FN void k2_initial_value_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k2_row *const self = (const k2_row *)nl_t.self;
     real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -106,8 +101,7 @@ struct k3_row {
     alignas(8) real factor_;
 };
 
-NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
-{
+NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
@@ -116,7 +110,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     const real *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
-    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_i64 of_step = nl_mod_i64(step - 1, batches_);
     const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -130,8 +124,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
         const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
         nl_i64 k_ = of_step * padded_ + row;
-        const nl_i32 order_ = order_p_[k_];
-        nl_i32 example_ = nl_max_i32(order_, 0);
+        nl_i32 example_ = nl_max_i32(order_p_[k_], 0);
         const real data_ = data_p_[example_ * n_f_ + f];
         return nl_load_found{f, row, data_};
     };
@@ -166,8 +159,7 @@ struct k4_row {
     nl_i64 s_splits_, s_depth_;
 };
 
-NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
@@ -198,8 +190,7 @@ NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
@@ -231,8 +222,7 @@ struct k5_row {
     alignas(8) real share_, epsilon_;
 };
 
-NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
-{
+NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
@@ -250,15 +240,13 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         & nl_is_aligned<4>(bias_p_);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d2 = r;
+                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -270,19 +258,17 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d2 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d2 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                    acc += x_ * share_;
-                    r += nl_group;
+                    acc += x_p_[d0 * x_by_d0_ + d2] * share_;
+                    d2 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d2 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -297,8 +283,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d2 = r;
+                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -310,19 +295,18 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d2 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d2 = r;
                     const real x_ = x_p_[d0 * x_by_d0_ + d2];
                     acc1 += (x_ - acc) * (x_ - acc) * share_;
-                    r += nl_group;
+                    d2 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d2 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -336,8 +320,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d2 = r;
+            for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
                 const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                 const auto nl_weight_p_ = nl_read<4>(&weight_p_[d2], true);
                 const auto nl_bias_p_ = nl_read<4>(&bias_p_[d2], true);
@@ -358,20 +341,17 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
             }
         } else {
             struct nl_load_found {
-                nl_i64 d2;
                 real x_;
                 real weight_;
                 real bias_;
             };
-            const auto nl_load = [&](nl_i64 r) {
-                const nl_i64 d2 = r;
+            const auto nl_load = [&](nl_i64 d2) {
                 const real x_ = x_p_[d0 * x_by_d0_ + d2];
                 const real weight_ = weight_p_[d2];
                 const real bias_ = bias_p_[d2];
-                return nl_load_found{d2, x_, weight_, bias_};
+                return nl_load_found{x_, weight_, bias_};
             };
-            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
-                nl_i64 d2 = nl_load_of.d2;
+            const auto nl_work = [&](nl_i64 d2, const nl_load_found &nl_load_of) {
                 real x_ = nl_load_of.x_;
                 real weight_ = nl_load_of.weight_;
                 real bias_ = nl_load_of.bias_;
@@ -403,8 +383,7 @@ struct k6_row {
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const query_weight_p_ = nl_global(self->query_weight_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
@@ -435,8 +414,7 @@ NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const query_biased_p_ = nl_global(self->query_biased_);
     const real *__restrict__ const query_bias_p_ = nl_global(self->query_bias_);
     const nl_i64 n_t0_ = self->n_t0_, query_biased_by_n_ = self->query_biased_by_n_;
@@ -466,8 +444,7 @@ struct k7_row {
     alignas(8) real scale_;
 };
 
-NL_PART void k7_implicit_gemm_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k7_implicit_gemm_product(const k7_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const query_heads_p_ = nl_global(self->query_heads_);
     const real *__restrict__ const key_heads_p_ = nl_global(self->key_heads_);
     const nl_i64 n_h_ = self->n_h_, n_t_ = self->n_t_, n_s_ = self->n_s_, n_e_ = self->n_e_;
@@ -506,8 +483,7 @@ NL_PART void k7_implicit_gemm_product(const k7_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
     const nl_i64 n_h_ = self->n_h_, scaled_by_n_ = self->scaled_by_n_, scaled_by_h_ = self->scaled_by_h_;
     const nl_i64 scaled_by_t_ = self->scaled_by_t_;
@@ -534,8 +510,7 @@ struct k8_row {
     nl_i64 n_d0_, n_d3_, softmax_power_by_d0_, scaled_by_d0_;
 };
 
-NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
-{
+NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k8_row *const self = (const k8_row *)nl_t.self;
     real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
@@ -549,15 +524,13 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d3_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d3 = r;
+                for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
                     const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
                     struct {
                         nl_few<real, 4> scaled_p_;
@@ -569,19 +542,17 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d3 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d3 = r;
-                    const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
-                    acc = nl_max_f32(acc, scaled_);
-                    r += nl_group;
+                    acc = nl_max_f32(acc, scaled_p_[d0 * scaled_by_d0_ + d3]);
+                    d3 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d3 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d3 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d3 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -594,8 +565,7 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d3 = r;
+            for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
                 const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
                 struct {
                     nl_few<real, 4> softmax_power_p_;
@@ -610,16 +580,13 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
             }
         } else {
             struct nl_load_found {
-                nl_i64 d3;
                 real scaled_;
             };
-            const auto nl_load = [&](nl_i64 r) {
-                const nl_i64 d3 = r;
+            const auto nl_load = [&](nl_i64 d3) {
                 const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
-                return nl_load_found{d3, scaled_};
+                return nl_load_found{scaled_};
             };
-            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
-                nl_i64 d3 = nl_load_of.d3;
+            const auto nl_work = [&](nl_i64 d3, const nl_load_found &nl_load_of) {
                 real scaled_ = nl_load_of.scaled_;
                 softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(scaled_ - acc);
             };
@@ -646,8 +613,7 @@ struct k9_row {
     nl_i64 n_d0_, n_d3_, softmax_y_by_d0_, softmax_power_by_d0_;
 };
 
-NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
-{
+NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k9_row *const self = (const k9_row *)nl_t.self;
     real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
@@ -661,15 +627,13 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d3_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d3 = r;
+                for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
                     const auto nl_softmax_power_p_ =
                         nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
                     struct {
@@ -682,19 +646,17 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d3 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d3 = r;
-                    const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-                    acc += softmax_power_;
-                    r += nl_group;
+                    acc += softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+                    d3 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d3 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d3 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d3 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -707,8 +669,7 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                const nl_i64 d3 = r;
+            for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
                 const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
                 struct {
                     nl_few<real, 4> softmax_y_p_;
@@ -723,16 +684,13 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
             }
         } else {
             struct nl_load_found {
-                nl_i64 d3;
                 real softmax_power_;
             };
-            const auto nl_load = [&](nl_i64 r) {
-                const nl_i64 d3 = r;
+            const auto nl_load = [&](nl_i64 d3) {
                 const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-                return nl_load_found{d3, softmax_power_};
+                return nl_load_found{softmax_power_};
             };
-            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
-                nl_i64 d3 = nl_load_of.d3;
+            const auto nl_work = [&](nl_i64 d3, const nl_load_found &nl_load_of) {
                 real softmax_power_ = nl_load_of.softmax_power_;
                 softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_power_ / acc;
             };
@@ -761,8 +719,7 @@ struct k10_row {
     nl_i64 softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k10_implicit_gemm_product(const k10_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k10_implicit_gemm_product(const k10_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
     const real *__restrict__ const value_heads_p_ = nl_global(self->value_heads_);
     const nl_i64 n_t_ = self->n_t_, n_h_ = self->n_h_, n_e_ = self->n_e_, n_s_ = self->n_s_;
@@ -801,8 +758,7 @@ NL_PART void k10_implicit_gemm_product(const k10_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const context_p_ = nl_global(self->context_);
     const nl_i64 n_h_ = self->n_h_, context_by_n_ = self->context_by_n_, context_by_t_ = self->context_by_t_;
     const nl_i64 context_by_h_ = self->context_by_h_;
@@ -832,8 +788,7 @@ struct k11_row {
     nl_i64 s_splits_, s_depth_;
 };
 
-NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
@@ -864,8 +819,7 @@ NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
     const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
@@ -897,8 +851,7 @@ struct k12_row {
     nl_i64 s_splits_, s_depth_;
 };
 
-NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
@@ -929,8 +882,7 @@ NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 n_t0_ = self->n_t0_, activated_by_n_ = self->activated_by_n_;
@@ -960,8 +912,7 @@ struct k13_row {
     alignas(8) real share_, epsilon_;
 };
 
-NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
-{
+NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
     real *__restrict__ const mean_p_ = nl_global(self->mean_);
@@ -975,15 +926,13 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
     const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d2 = r;
+                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -995,19 +944,17 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d2 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d2 = r;
-                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                    acc += x_ * share_;
-                    r += nl_group;
+                    acc += x_p_[d0 * x_by_d0_ + d2] * share_;
+                    d2 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d2 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1017,15 +964,12 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
             }
         }
         real mean_ = acc;
-        if (nl_first == 0) {
-            mean_p_[d0] = mean_;
-        }
+        if (nl_first == 0) mean_p_[d0] = mean_;
         real acc1 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
-                    const nl_i64 d2 = r;
+                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
                         nl_few<real, 4> x_p_;
@@ -1037,19 +981,18 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 r = nl_first;
+                nl_i64 d2 = nl_first;
                 const auto nl_more = [&](int) {
-                    const nl_i64 d2 = r;
                     const real x_ = x_p_[d0 * x_by_d0_ + d2];
                     acc1 += (x_ - mean_) * (x_ - mean_) * share_;
-                    r += nl_group;
+                    d2 += nl_group;
                 };
 #pragma unroll 1
-                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (r < nl_terms) nl_more(0);
+                while (d2 < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1059,9 +1002,7 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
             }
         }
         real inverse_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
-        if (nl_first == 0) {
-            inverse_p_[d0] = inverse_;
-        }
+        if (nl_first == 0) inverse_p_[d0] = inverse_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMENTS) {
@@ -1080,8 +1021,7 @@ struct k14_row {
     alignas(8) real share_;
 };
 
-NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
-{
+NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k14_row *const self = (const k14_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
@@ -1114,9 +1054,8 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
-    nl_i64 r = nl_first;
+    nl_i64 d2 = nl_first;
     const auto nl_more = [&](int) {
-        const nl_i64 d2 = r;
         const struct {
             nl_few<real, 4> x_p_3_;
             real x_p_4_;
@@ -1131,10 +1070,9 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             const real x_5_ = nl_x.x_p_5_;
             parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
         });
-        r += nl_group;
+        d2 += nl_group;
     };
     const auto nl_apart = [&] {
-        const nl_i64 d2 = r;
         const struct {
             nl_few<real, 4> x_p_3_;
             real x_p_4_;
@@ -1149,18 +1087,18 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
             const real x_5_ = nl_x.x_p_5_;
             parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
         });
-        r += nl_group;
+        d2 += nl_group;
     };
     if (nl_even) {
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (d2 < nl_terms) nl_more(0);
     } else {
 #pragma unroll 1
-        while (r < nl_terms) nl_apart();
+        while (d2 < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
         nl_me, nl_t.memory, nl_splits);
@@ -1186,8 +1124,7 @@ struct k15_row {
     nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
-{
+NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
@@ -1210,8 +1147,7 @@ NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
-{
+NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const biased_p_ = nl_global(self->biased_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 biased_by_n_ = self->biased_by_n_;
@@ -1230,8 +1166,7 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
 
 
 /* ---- implicit_gemm_plain_plain (nl_group says for which): k4, k6, k7, k10, k11, k12 */
-extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS) {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
@@ -1283,8 +1218,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
 }
 
 /* ---- matmul (nl_group says for which): k15 */
-extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
-{
+extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS) {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {

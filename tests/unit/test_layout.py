@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backends.kernel_ir.expr import call, code, cond, name
 from backends.kernel_ir.inline import inlined
 from backends.kernel_ir.layout import WIDTH
-from backends.kernel_ir.stmt import Do, For, Let, Remark, Set, Stmt, lines_of, when
+from backends.kernel_ir.stmt import Do, For, If, Leave, Let, Remark, Set, Stmt, lines_of, when
 from backends.kernel_ir.tree import Code
 from backends.kernel_ir.types import Typed
 
@@ -67,6 +67,21 @@ LOAD = Let("real", name("x"), name("p")[code("i")])
 def test_a_load_stands_where_one_statement_reads_it() -> None:
     loop = For(code("i"), 0, code("n"), [LOAD, Set(name("sum"), name("x"), "+=")])
     assert shown(inlined([loop], reads)) == ["for (nl_i64 i = 0; i < n; i++)", "    sum += p[i];"]
+
+
+def test_what_is_computed_first_reads_a_load_that_nothing_else_reads() -> None:
+    test, add = If(name("x") > 0, [Set(name("y"), 1)]), Do(call("add", "&y", "x"))
+    assert shown(inlined([LOAD, test], reads)) == ["if (p[i] > 0) y = 1;"]
+    assert shown(inlined([LOAD, add], reads)) == ["add(&y, p[i]);"]
+    again = If(name("x") > 0, [Set(name("y"), name("x"))])
+    assert shown(inlined([LOAD, again], reads)) == ["const real x = p[i];", "if (x > 0) y = x;"]
+
+
+def test_braces_stand_around_several_statements_and_before_an_else() -> None:
+    one, leave = Set(name("y"), 1), Leave("return")
+    assert shown(inlined([If(code("a < b"), [leave])], reads)) == ["if (a < b) return;"]
+    assert shown(inlined([If(code("a < b"), [one], [leave])], reads))[0] == "if (a < b) {"
+    assert shown(inlined([If(code("a < b"), [one, one])], reads))[0] == "if (a < b) {"
 
 
 def test_other_loads_keep_their_names() -> None:

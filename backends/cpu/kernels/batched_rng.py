@@ -82,7 +82,7 @@ def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: Code, base: Code,
         draws.buffers.append(Let("nl_u32", held[form("{} + NL_SLACK", size)], aligned=VECTOR))
         draws.fills.append(Do(call("nl_words", held, key, first, last, cast("nl_u64", STEP), code(f"{draw}u"))))
         at = index - base
-        parts = [held[at]] if words == 1 else [held[form("{} * {} + {}", words, at, n)] for n in range(words)]
+        parts = [held[words * at], *(held[words * at + n] for n in range(1, words))]
         return held, k.dialect.call(f"{e.func}_of", k.dialect.precision, *parts)
 
     return replace(nest, prologue=rewritten(nest.prologue, _put(k, draws, dim, 3, buffer))), draws

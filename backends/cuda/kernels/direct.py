@@ -144,11 +144,11 @@ class _Printer:
         self.dims = {d.name: d for d in contract.nest.dims}
 
     def extent(self, dim: str) -> Code:
-        return form("(nl_i32){}", self.k.extent(self.dims[dim].extent))
+        return cast("nl_i32", self.k.extent(self.dims[dim].extent))
 
     def _last(self, x: Line2) -> Code:
         """The number of the last tap."""
-        return form("{} - 1", self.k.extent(self.dims[x.window].extent))
+        return self.k.extent(self.dims[x.window].extent) - 1
 
     def stride(self, formal: str, dim: str) -> Code:
         return next(self.k.extent(a.stride) for a in self.k.template.strided[formal].axes if a.terms == ((dim, 1),))
@@ -156,17 +156,17 @@ class _Printer:
     def seen(self, x: Line2) -> Code:
         """The extent of the image along an axis."""
         if x.axis.extent is not None:
-            return form("(nl_i32){}", self.k.extent(x.axis.extent))
-        last = form("{} * ({} - 1)", x.step, self.k.extent(self.dims[x.out].extent))  # no index leaves it
+            return cast("nl_i32", self.k.extent(x.axis.extent))
+        last = x.step * (self.k.extent(self.dims[x.out].extent) - 1)  # no index leaves it
         if x.tap > 0:
-            last = form("{} + {} * {}", last, x.tap, self._last(x))
-        return form("(nl_i32)({} + {} + 1)", last, self.k.extent(x.axis.const))
+            last += x.tap * self._last(x)
+        return cast("nl_i32", last + self.k.extent(x.axis.const) + 1)
 
     def low(self, x: Line2) -> Code:
         """The position of the first output's first tap, or of its last one in a reversed window."""
         first = self.k.extent(x.axis.const)
         if x.tap < 0:
-            first = form("{} - {} * {}", first, -x.tap, self._last(x))
+            first -= -x.tap * self._last(x)
         return cast("nl_i32", first)
 
     def image(self) -> Code:
@@ -289,7 +289,8 @@ class _Printer:
             found["weights"] = self.weights()
             back = {line.window for line in (r.row, r.col) if line.tap < 0}
             for x, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
-                found[f"by_{x}"] = form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d)))
+                by = cast("nl_i32", self.stride(r.other, d))
+                found[f"by_{x}"] = -by if d in back else by
             found |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
             columns = {n: n for n in ("strips", "height", "samples", "blocks", "deep", "channels")} | {"height": "rows"}
         else:
@@ -299,7 +300,7 @@ class _Printer:
             found |= {"col_step": r.col.step, "col_tap": abs(r.col.tap)}
         if units and self.contract.strategy in FORWARD:
             found["shift"] = r.col.axis.div.bit_length() - 1
-        return found | {n: form("(nl_i32){}", self.k.extent(f"s_{x}")) for n, x in columns.items()}
+        return found | {n: cast("nl_i32", self.k.extent(f"s_{x}")) for n, x in columns.items()}
 
 
 def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
@@ -312,11 +313,11 @@ def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
         found += [
             (f"{prefix}by", cast("nl_i32", k.extent(x.axis.stride))),
             (f"{prefix}seen", p.seen(x)),
-            (f"{prefix}out", form("{} / {}", p.extent(x.out), x.axis.div)),
+            (f"{prefix}out", p.extent(x.out) / x.axis.div),
             (f"{prefix}taps", p.extent(x.window)),
             (f"{prefix}step", x.step),
             (f"{prefix}tap", x.tap),
-            (f"{prefix}first", form("(nl_i32){}", first)),
+            (f"{prefix}first", cast("nl_i32", first)),
             (f"{prefix}low", form("({} + {}) >> {}", p.low(x), x.axis.div - 1, x.axis.div.bit_length() - 1)),
         ]
     found.append(("div", r.row.axis.div))

@@ -10,7 +10,7 @@ Does not: print bodies (nests/nest.py, events.py) or files (backends/cuda/emit/e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from backends.c_family.cprint import STEP
 from backends.c_family.skeletons import Skeletons
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, form, name, total
+from backends.kernel_ir.inline import inlined
 from backends.kernel_ir.stmt import Block, Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
 SKELETONS: Final = Skeletons("backends.cuda")
@@ -102,11 +103,10 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     if made.given:
         given = [Let(row, name("self")), Let("nl_i64", STEP), *made.given]
         kind = "NL_FN" if made.inlined else "NL_PART"
-        return [Definition(f"{kind} void {called}", given, [*columns(k, rest), *of_block(made.body)])]
+        return [Definition(f"{kind} void {called}", given, _brief(k, [*columns(k, rest), *of_block(made.body)]))]
     late = rest if made.early else set[str]()
     own = [Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)]
     inner = [
-        Let("const nl_job &", code("nl_me"), "nl_t.me", const=False),
         *(own if first or rest or made.event else []),
         *([Let("nl_i64", STEP, "nl_t.step")] if stepped else []),
         *columns(k, (first | rest) - late),
@@ -119,8 +119,16 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     kernel = Block(f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS)', [call_of_block])
     event = function(k, made.event) if made.event else []
     task = Let("const nl_task &", name("nl_t"))
+    inner = _brief(k, inner)
+    if not names_of(inner).isdisjoint(("nl_me", "NL_EACH")):
+        inner.insert(0, Let("const nl_job &", code("nl_me"), "nl_t.me", const=False))
     work = [*event, Definition(f"NL_FN void {called}{WORK}", [task], inner)]
     return [*work, kernel] if whole else work
+
+
+def _brief(k: Kernel, statements: Sequence[Stmt]) -> list[Stmt]:
+    """Without what no one reads, nor names of what is read once."""
+    return inlined(ir.used(statements), k.reads)
 
 
 WAIT: Final = Do(call("nl_wait"))

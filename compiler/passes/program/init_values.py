@@ -22,7 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import Span
 from compiler.core.symbols import Way, derived
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
 from compiler.ir.space import DType, Role
@@ -235,17 +235,24 @@ def _drawn(
     kind: str, columns: tuple[str, ...], keep_sign: bool, stored: DType, real: DType, whole: DType | None
 ) -> Prototype:
     """A kernel that draws from a distribution whose arguments are `columns`."""
-    body = drawn(kind, {**dict.fromkeys(columns, 0.0), "keep_sign": keep_sign})[0]
+    args = dict.fromkeys(columns, 0.0)
+    body, before = drawn(kind, {**args, "keep_sign": keep_sign})[0], tuple[l2.Assign, ...]()
+    if keep_sign:  # reads its draw twice
+        once = drawn(kind, {c: x for c, x in args.items() if c in _ARGS[kind]})[0]
+        body = rewrite(body, lambda e: Ref("drawn") if e == once else e, top_down=True)
+        before = (l2.Assign("drawn", once),)
     body = body if whole is None else Call("int", (Call("round", (body,)),))
     scalars = (l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in columns))
-    return _map(stored, body, scalars)
+    return _map(stored, body, scalars, before)
 
 
-def _map(stored: DType, value: Expr, scalars: tuple[l2.ScalarFormal, ...]) -> Prototype:
-    """`x` of each element, from columns."""
+def _map(
+    stored: DType, value: Expr, scalars: tuple[l2.ScalarFormal, ...], before: tuple[l2.Assign, ...] = ()
+) -> Prototype:
+    """`x` of each element, from columns; `before`: what is computed first."""
     formals: tuple[l2.Formal, ...] = (
         l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT),
         l2.ScalarFormal("n", DType.I64),
         *scalars,
     )
-    return Prototype(l2.Kind.MAP, formals, l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", value),)))
+    return Prototype(l2.Kind.MAP, formals, l2.Nest((l2.Dim("i", "n"),), (*before, l2.Assign("x", value))))

@@ -189,8 +189,8 @@ def _extreme_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, n
     """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum or minimum."""
     x = g.tensors[node.ins[0]]
     reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
-    position: Expr = Num(0)
-    for d, extent in reduced:
+    position: Expr = Ref(reduced[0][0]) if reduced else Num(0)
+    for d, extent in reduced[1:]:
         position = simplify(position * extent + Ref(d))
     first = g.add(
         l1.Contract(

@@ -37,7 +37,7 @@ def columns(p: NestPrinter, x: Point) -> Function:
     if (wide := _wide(p, x, sums)) is not None:
         return wide
     lines = [*p.points.body, *x.start, *map(p.start, sums.totals)]
-    lines += _walked(p, walk(p, p.k.namer.fresh("r"), sums.term))
+    lines += _walked(p, walk(p, p.counter, sums.term))
     lines += [*p.joining("nl_joined_columns", sums.totals, ["nl_splits"]), *_left(), *joined(sums.totals), *sums.after]
     return _by_columns(p, lines, RESIDENT, Division.COLUMNS)
 
@@ -99,7 +99,7 @@ def _wide(p: NestPrinter, x: Point, sums: Sums) -> Function | None:
         *sums.after,
     ]
     lines = [constants("bool", nl_even=every(tests) or ONE), *p.points.body, *_together("nl_same", fixed), *begin]
-    lines += _walked(p, walk(p, p.k.namer.fresh("r"), together, apart))
+    lines += _walked(p, walk(p, p.counter, together, apart))
     lines += [*p.joining("nl_joined_columns", parts, ["nl_splits"]), *_left()]
     lines += [constants("nl_i64", nl_first_own=own), Each(_N, NEIGHBOURS, ends)]
     return _by_columns(p, lines, WIDE_RESIDENT, Division.WIDE_COLUMNS, [constants("int", nl_many=many)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Final
 
@@ -52,6 +53,11 @@ class NestPrinter(PointNest):
     def arrays(self) -> frozenset[str]:
         """The names of the arrays' pointers."""
         return frozenset(x.text for x in self.k.pointers.values())
+
+    @cached_property
+    def counter(self) -> Code:
+        """What counts the terms of a sum: the dim that they run over, if there is one."""
+        return self.vars[self.red[0].name] if len(self.red) == 1 else self.k.namer.fresh("r")
 
     def with_inverses(self, made: Sequence[Function]) -> list[Function]:
         """Functions that begin with the inverses of extents that they divide by."""

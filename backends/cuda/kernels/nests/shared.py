@@ -83,7 +83,7 @@ def shared(p: NestPrinter, x: Point, suffix: str, resident: int, division: Divis
         *map(p.start, totals),
         constants("nl_i64", nl_terms=p.extent(p.red)),
         constants("nl_u32", nl_first="(nl_share << nl_bits) + nl_lane"),
-        *walk(p, p.k.namer.fresh("r"), sums.term),
+        *walk(p, p.counter, sums.term),
         If("nl_are_many(nl_group)", ends),
         If("nl_lane == 0", sums.after),
     ]
@@ -101,7 +101,7 @@ def shared(p: NestPrinter, x: Point, suffix: str, resident: int, division: Divis
 def staged(p: NestPrinter, x: Point) -> Function:
     """nl_t.group threads share a point: 1, a warp or a block. All of them have its sums, and go on with its elements,
     several neighbours at a time where they can."""
-    r, lines = p.k.namer.fresh("r"), [*x.start]
+    r, lines = p.counter, [*x.start]
     terms = [*(sums.term for sums in x.sums), *([x.each] if x.each else [])]
     wide, rows = rows_in_lines(p, r, terms) or (None, [])
     for number, sums in enumerate(x.sums):
