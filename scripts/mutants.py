@@ -576,7 +576,7 @@ MUTANTS = (
         _always(None),
         ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
     ),
-    _text("two_per_thread", "backends.cuda.kernels.nests.ways:in_pairs", _one_point, "cuba-cuda-nl_two"),
+    _text("two_per_thread", "backends.cuda.kernels.nests.ways:in_pairs", _one_point, "cuba-cuda-nl_many"),
     Mutant(
         "small tiles of products",
         ("compiler.strategies.cuda.matmul:tilings",),

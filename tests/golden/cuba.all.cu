@@ -307,63 +307,51 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t) {
     nl_wait();
     if (nl_me.part == 0 && threadIdx.x == 0) spike_count_p_[nl_later(slot, 1, slots_)] = 0;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        real ge_;
-        nl_i64 ge_delivered_;
-        real gi_;
-        nl_i64 gi_delivered_;
-        nl_i32 refractory_left_;
-        int held_;
-        real v_;
-    };
-    const auto nl_load = [&](nl_i64 i) {
-        real ge_ = ge_p_[i];
-        nl_i64 ge_delivered_ = ge_delivered_p_[i];
-        real gi_ = gi_p_[i];
-        nl_i64 gi_delivered_ = gi_delivered_p_[i];
-        nl_i32 refractory_left_ = refractory_left_p_[i];
-        int held_ = refractory_left_ > 0;
-        real v_ = v_p_[i];
-        return nl_load_found{ge_, ge_delivered_, gi_, gi_delivered_, refractory_left_, held_, v_};
-    };
-    const auto nl_work = [&](nl_i64 i, const nl_load_found &nl_load_of) {
-        real ge_ = nl_load_of.ge_;
-        nl_i64 ge_delivered_ = nl_load_of.ge_delivered_;
-        real gi_ = nl_load_of.gi_;
-        nl_i64 gi_delivered_ = nl_load_of.gi_delivered_;
-        nl_i32 refractory_left_ = nl_load_of.refractory_left_;
-        int held_ = nl_load_of.held_;
-        real v_ = nl_load_of.v_;
-        ge_ = ge_ + (real)ge_delivered_ * ge_quantum_;
-        gi_ = gi_ + (real)gi_delivered_ * gi_quantum_;
-        /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
-        real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
-        real ge_next_ = P_ge_ge_ * ge_;
-        real gi_next_ = P_gi_gi_ * gi_;
-        v_ = held_ ? v_ : v_next_;
-        ge_ = ge_next_;
-        gi_ = gi_next_;
-        /* cuba.yaml:31  when: v > v_thresh */
-        int spiked_ = !held_ & (v_ > v_thresh_);
-        /* cuba.yaml:32  v = v_reset */
-        v_ = spiked_ ? v_reset_ : v_;
-        nl_append(spikes_p_ + slot * n_, spike_count_p_ + slot, spiked_, (nl_i32)i);
-        v_p_[i] = v_;
-        ge_p_[i] = ge_;
-        gi_p_[i] = gi_;
-        refractory_left_p_[i] = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
-        ge_delivered_p_[i] = 0LL;
-        gi_delivered_p_[i] = 0LL;
-    };
 #pragma unroll 1
-    for (nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x; nl_a < nl_end; nl_a += 2 * blockDim.x) {
-        const nl_i64 nl_b = nl_a + blockDim.x;
-        const bool nl_two = nl_b < nl_end;
-        const nl_load_found nl_load_a = nl_load(nl_a);
-        nl_load_found nl_load_b = nl_load_a;
-        if (nl_two) nl_load_b = nl_load(nl_b);
-        nl_work(nl_a, nl_load_a);
-        if (nl_two) nl_work(nl_b, nl_load_b);
+    for (nl_i64 nl_first = nl_me.part * nl_t.chunk + threadIdx.x; nl_first < nl_end; nl_first += 2 * blockDim.x) {
+        const int nl_many = nl_first + blockDim.x < nl_end ? 2 : 1;
+        real ge_[2] = {}, gi_[2] = {}, v_[2] = {};
+        nl_i64 ge_delivered_[2] = {}, gi_delivered_[2] = {};
+        nl_i32 refractory_left_[2] = {};
+        int held_[2] = {};
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const nl_i64 i = nl_first + u * blockDim.x;
+            if (u < nl_many) {
+                ge_[u] = ge_p_[i];
+                ge_delivered_[u] = ge_delivered_p_[i];
+                gi_[u] = gi_p_[i];
+                gi_delivered_[u] = gi_delivered_p_[i];
+                refractory_left_[u] = refractory_left_p_[i];
+                held_[u] = refractory_left_[u] > 0;
+                v_[u] = v_p_[i];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const nl_i64 i = nl_first + u * blockDim.x;
+            if (u >= nl_many) break;
+            ge_[u] = ge_[u] + (real)ge_delivered_[u] * ge_quantum_;
+            gi_[u] = gi_[u] + (real)gi_delivered_[u] * gi_quantum_;
+            /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
+            real v_next_ = P_v_v_ * v_[u] + P_v_ge_ * ge_[u] + P_v_gi_ * gi_[u] + P_v_1_;
+            real ge_next_ = P_ge_ge_ * ge_[u];
+            real gi_next_ = P_gi_gi_ * gi_[u];
+            v_[u] = held_[u] ? v_[u] : v_next_;
+            ge_[u] = ge_next_;
+            gi_[u] = gi_next_;
+            /* cuba.yaml:31  when: v > v_thresh */
+            int spiked_ = !held_[u] & (v_[u] > v_thresh_);
+            /* cuba.yaml:32  v = v_reset */
+            v_[u] = spiked_ ? v_reset_ : v_[u];
+            nl_append(spikes_p_ + slot * n_, spike_count_p_ + slot, spiked_, (nl_i32)i);
+            v_p_[i] = v_[u];
+            ge_p_[i] = ge_[u];
+            gi_p_[i] = gi_[u];
+            refractory_left_p_[i] = spiked_ ? (nl_i32)refractory_steps_ : (held_[u] ? refractory_left_[u] - 1 : 0);
+            ge_delivered_p_[i] = 0LL;
+            gi_delivered_p_[i] = 0LL;
+        }
     }
 }
 extern "C" __global__ void NL_BLOCK k1_neuron_update(NL_ARGUMENTS) {

@@ -367,8 +367,8 @@ def test_inputs_of_many_events_are_drawn_one_at_a_time(root: Path) -> None:
     text = emit(step_of(root / "models" / "microcircuit.yaml").program).parts[-1].text
     bodies = [x for x in re.split(r"(?m)^/\* ---- ", text) if "poisson_input" in x]
     assert len(bodies) == 3
-    assert ["nl_poisson_f32(" in x.split("/* ====")[0] for x in bodies] == ["nl_two" not in x for x in bodies]
-    assert sum("nl_two" in x for x in bodies) == 2
+    assert ["nl_poisson_f32(" in x.split("/* ====")[0] for x in bodies] == ["u >= nl_many" not in x for x in bodies]
+    assert sum("u >= nl_many" in x for x in bodies) == 2
 
 
 @pytest.mark.nvrtc

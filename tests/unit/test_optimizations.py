@@ -135,7 +135,7 @@ def test_tensors_share_memory() -> None:
         ("stdp", "cpu", "nl_words("),  # draws of many neurons at once
         ("cuba", "cpu", "nl_prefetch("),  # rows of synapses, before their events are delivered
         ("custom_optimizer", "cpu", "nl_parts_of_rest("),  # masked loads of the last terms of rows
-        ("cuba", "cuda", "nl_two"),  # points of a thread
+        ("cuba", "cuda", "nl_many"),  # points of a thread
         ("stdp", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch

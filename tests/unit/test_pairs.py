@@ -8,7 +8,7 @@ from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, lines_of
 from backends.kernel_ir.tree import Code
 
 WAIT = Do(call("wait"))
-i, k, u, v, w, x, v_, w_ = (name(n) for n in ("i", "k", "u", "v", "w", "x", "v_", "w_"))
+i, k, d, v, w, x, v_, w_ = (name(n) for n in ("i", "k", "d", "v", "w", "x", "v_", "w_"))
 
 
 def let(local: Code, value: Code, kind: str = "real") -> Let:
@@ -20,38 +20,39 @@ def texts(*inner: Stmt) -> list[str]:
     return [x.text for x in lines_of(in_pairs(points, WAIT, frozenset({"v_", "w_"})))]
 
 
-def body(lines: list[str], name: str) -> list[str]:
-    """The lines of one of the functions."""
-    start = next(n for n, x in enumerate(lines) if x.startswith(f"const auto nl_{name} ="))
-    return lines[start + 1 : lines.index("};", start)]
+def loops(lines: list[str]) -> list[list[str]]:
+    """What is done for both points, loop by loop, behind the index of a point."""
+    starts = [n + 1 for n, x in enumerate(lines) if x == "#pragma unroll"]
+    assert all(lines[n] == "for (int u = 0; u < 2; u++) {" for n in starts)
+    assert all(lines[n + 1] == "const nl_i64 i = nl_first + u * blockDim.x;" for n in starts)
+    return [lines[n + 2 : lines.index("}", n)] for n in starts]
 
 
 def test_both_points_are_loaded_before_either_is_worked_on() -> None:
     lines = texts(let(v, v_[i]), let(w, w_[i]), Set(v, v + w), Set(v_[i], v))
-    assert body(lines, "load") == ["real v = v_[i];", "real w = w_[i];", "return nl_load_found{v, w};"]
-    assert body(lines, "work") == ["real v = nl_load_of.v;", "real w = nl_load_of.w;", "v = v + w;", "v_[i] = v;"]
-    loop = lines[next(n for n, x in enumerate(lines) if x.startswith("for (")) :]
-    calls = [x for x in loop if "nl_load(" in x or "nl_work(" in x]
-    assert ["nl_work(" in x for x in calls] == [False, False, True, True]
+    load, work = loops(lines)
+    assert load == ["if (u < nl_many) {", "v[u] = v_[i];", "w[u] = w_[i];"]
+    assert work == ["if (u >= nl_many) break;", "v[u] = v[u] + w[u];", "v_[i] = v[u];"]
+    assert "real v[2] = {}, w[2] = {};" in lines
+    assert not any("[&]" in x for x in lines)
 
 
 def test_numbers_are_drawn_before_the_wait() -> None:
-    lines = texts(let(u, call("nl_uniform_f32", "key", i)), WAIT, let(v, v_[i]), Set(v, v + u), Set(v_[i], v))
-    assert body(lines, "draw") == ["real u = nl_uniform_f32(key, i);", "return nl_draw_found{u};"]
-    at = lines.index("wait();")
-    assert sum("nl_draw(nl_" in x for x in lines[:at]) == 2 and not any("nl_draw(nl_" in x for x in lines[at:])
-    assert sum("nl_load(nl_" in x for x in lines[at:]) == 2
-    assert body(lines, "work")[0] == "real u = nl_draw_of.u;"
+    lines = texts(let(d, call("nl_uniform_f32", "key", i)), WAIT, let(v, v_[i]), Set(v, v + d), Set(v_[i], v))
+    draw, load, work = loops(lines)
+    assert draw == ["if (u < nl_many) {", "d[u] = nl_uniform_f32(key, i);"]
+    assert lines.index(draw[-1]) < lines.index("wait();") < lines.index(load[-1])
+    assert work[1] == "v[u] = v[u] + d[u];"
 
 
 def test_what_depends_on_something_changed_stays_where_it_is() -> None:
     """An index that follows from a value that was changed, and all that follows from it."""
     lines = texts(let(k, v_[i], "nl_i32"), Set(k, k + 1), let(w, w_[k]), let(x, 2 * w), Set(v_[i], x))
-    assert body(lines, "load") == ["nl_i32 k = v_[i];", "return nl_load_found{k};"]
-    assert body(lines, "work")[1:] == ["k = k + 1;", "real w = w_[k];", "real x = 2 * w;", "v_[i] = x;"]
+    load, work = loops(lines)
+    assert load[1:] == ["k[u] = v_[i];"]
+    assert work[1:] == ["k[u] = k[u] + 1;", "real w = w_[k[u]];", "real x = 2 * w;", "v_[i] = x;"]
 
 
 def test_a_map_that_reads_nothing() -> None:
-    lines = texts(Set(v_[i], 1))
-    assert body(lines, "work") == ["v_[i] = 1;"]
-    assert not any("nl_load" in x for x in lines)
+    (work,) = loops(texts(Set(v_[i], 1)))
+    assert work[1:] == ["v_[i] = 1;"]

@@ -11,74 +11,68 @@ Does not: change the statements, or choose how many points a block has (backends
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from itertools import chain
+from typing import Final
 
 import backends.kernel_ir.stmt as ir
 from backends.cuda.kernels.kernel import of_block
 from backends.kernel_ir.expr import braces, code, form
-from backends.kernel_ir.stmt import Do, For, Kind, Let, Stmt, when
+from backends.kernel_ir.stmt import Do, For, If, Kind, Leave, Let, Stmt, when
 from backends.kernel_ir.tree import Code, Variable
 
-
-@dataclass(frozen=True)
-class _Stage:
-    """What is computed for several points before the rest: its declarations that what is `later` reads become a
-    structure."""
-
-    name: str
-    own: Sequence[Stmt]
-    later: Sequence[Stmt]
-
-    @property
-    def declared(self) -> list[Let]:
-        read = ir.names_of(self.later)
-        return [x for x in self.own if isinstance(x, Let) and x.name.text in read]
-
-    def copies(self) -> list[Let]:
-        """The declarations again, from the structure."""
-        return [Let(x.type, x.name, code(f"nl_{self.name}_of.{x.name}"), const=False) for x in self.declared]
+_MANY: Final = Let("int", code("nl_many"), "nl_first + blockDim.x < nl_end ? 2 : 1")
 
 
 def in_pairs(points: For, wait: Do, pointers: Set[str]) -> list[Stmt]:
-    """A loop over points by threads, of which each takes two at a time."""
-    inner, index = points.body, points.var
-    drawn = list(inner).index(wait) if wait in inner else 0
+    """A loop over points by threads, of which each takes two at a time: what a stage finds for later ones stands in
+    arrays of two, which are registers, as the loops over both points are unrolled."""
+    inner, index, u = list(points.body), points.var, code("u")
+    drawn = inner.index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
-    stages = [_Stage("draw", inner[:drawn], rest)] if drawn else []
-    stages += [_Stage("load", first, _without(rest, first))] if first else []
-    made = [x for n in range(len(stages)) for x in _stage(stages[: n + 1], index)]
-    loop: list[Stmt] = [
-        Let("nl_i64", code("nl_b"), code("nl_a + blockDim.x")),
-        Let("bool", code("nl_two"), code("nl_b < nl_end")),
-    ]
-    for n, stage in enumerate(stages):
-        a, b = ("".join(f", nl_{x.name}_{p}" for x in stages[:n]) for p in "ab")
-        found = f"nl_{stage.name}_found"
-        loop += [
-            Let(found, code(f"nl_{stage.name}_a"), f"nl_{stage.name}(nl_a{a})"),
-            Let(found, code(f"nl_{stage.name}_b"), f"nl_{stage.name}_a", const=False),
-            when("nl_two", ir.Set(code(f"nl_{stage.name}_b"), f"nl_{stage.name}(nl_b{b})")),
-            *([wait] if stage.name == "draw" else []),
-        ]
-    a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
-    loop += [Do(f"nl_work(nl_a{a})"), when("nl_two", Do(f"nl_work(nl_b{b})"))]
-    *end, one = of_block([replace(points, var=code("nl_a"), body=loop)])
+    *early, work = (x for x in (inner[:drawn], first, _without(rest, first)) if x)
+    found = [x for n, own in enumerate(early, 1) for x in _read(own, [*chain(*early[n:]), *work])]
+    held = {x.name: x.name[u] for x in found}
+
+    def both(statements: Sequence[Stmt], ends: Sequence[Stmt] = ()) -> Stmt:
+        here = Let("nl_i64", index, form("nl_first + {} * blockDim.x", u))
+        return For(u, 0, 2, [here, *ends, *statements], type="int", kind=Kind.UNROLLED)
+
+    def stored(s: Stmt) -> Stmt:
+        return ir.Set(held[s.name], s.value, span=s.span) if isinstance(s, Let) and s.name in held and s.value else s
+
+    def of_points(statements: Sequence[Stmt]) -> list[Stmt]:
+        return [stored(s) for s in ir.rewritten(statements, held.get)]
+
+    loop: list[Stmt] = [_MANY]
+    loop += [_arrays(x for x in found if x.type == kind) for kind in dict.fromkeys(x.type for x in found)]
+    for statements in early:
+        loop.append(both([If("u < nl_many", of_points(statements))]))
+        loop += [wait] if drawn and statements is early[0] else []
+    loop.append(both(of_points(work), [when("u >= nl_many", Leave("break"))]))
+    *end, one = of_block([replace(points, var=code("nl_first"), body=loop)])
     assert isinstance(one, For)
-    return [*end, *made, _work(stages, rest, index), replace(one, by=form("2 * {}", code(one.by or 1)))]
+    return [*end, replace(one, by=form("2 * {}", code(one.by or 1)))]
+
+
+def _arrays(found: Iterable[Let]) -> Let:
+    """Their declarations, as arrays of two, which begin with 0: else registers of the points before are kept."""
+    first, *others = (Let(x.type, x.name[code(2)], braces(), const=False) for x in found)
+    return replace(first, beside=others)
 
 
 def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
     """As in_pairs, four points at a time, which lie a block of threads (a step of the loop) apart; those that are left
-    one at a time."""
+    one at a time. Functions, as loops are not unrolled where the text is compiled quickly (nl_each)."""
     inner, index = points.body, points.var
     *until, loop = of_block([points])
     assert isinstance(loop, For)
     begin, end, by = loop.first, loop.end, loop.by
-    first = _loaded(inner, pointers)
-    stages = [_Stage("load", first, _without(inner, first))] if first else []
-    given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
+    loaded = _loaded(inner, pointers)
+    rest = _without(inner, loaded)
+    given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if loaded else ("", "")
     a, n = code("nl_a"), code("nl_n")
     loads: list[Stmt] = [
         Let("nl_load_found", code("nl_load_of[4]")),
@@ -88,19 +82,30 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
     four, fours = f"nl_a + 3ll * {by} < {end}", f"4 * {by}"
     return [
         *until,
-        *(_stage(stages, index) if stages else []),
-        _work(stages, inner, index),
+        *(_functions(index, loaded, rest) if loaded else [ir.Closure("nl_work", [Let("nl_i64", index)], rest)]),
         Let("nl_i64", a, begin, const=False),
-        For(a, None, None, [*(loads if stages else []), work], fours, kind=Kind.ONCE, test=four),
+        For(a, None, None, [*(loads if loaded else []), work], fours, kind=Kind.ONCE, test=four),
         For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE, style=ir.Style.BESIDE),
     ]
 
 
-def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
-    """The rest, as a function of the point and of what the stages found."""
-    rest = _without(inner, [x for stage in stages for x in stage.own])
-    body = [*(x for stage in stages for x in stage.copies()), *rest]
-    return ir.Closure("nl_work", _given(stages, index), body)
+def _functions(index: Code, loaded: Sequence[Stmt], rest: Sequence[Stmt]) -> list[Stmt]:
+    """The loads of a point, as a function that gives a structure of what the rest reads, and the rest, as one that is
+    given it."""
+    found, point, kind = _read(loaded, rest), Let("nl_i64", index), "nl_load_found"
+    result = Leave("return", braces(*(x.name for x in found), type=kind))
+    copies = [Let(x.type, x.name, code(f"nl_load_of.{x.name}"), const=False) for x in found]
+    return [
+        ir.Struct(f"struct {kind}", [Let(x.type, x.name) for x in found]),
+        ir.Closure("nl_load", [point], [*loaded, result]),
+        ir.Closure("nl_work", [point, Let(f"const {kind} &", code("nl_load_of"))], [*copies, *rest]),
+    ]
+
+
+def _read(own: Sequence[Stmt], later: Sequence[Stmt]) -> list[Let]:
+    """Declarations that are read later."""
+    read = ir.names_of(later)
+    return [x for x in own if isinstance(x, Let) and x.name.text in read]
 
 
 def _without(statements: Sequence[Stmt], others: Sequence[Stmt]) -> list[Stmt]:
@@ -123,19 +128,3 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
             elif isinstance(inside, ir.Set):
                 changed |= inside.target.names if isinstance(inside.target, Variable) else set()
     return found[:last]
-
-
-def _given(stages: Sequence[_Stage], index: Code) -> list[Let]:
-    return [Let("nl_i64", index), *(Let(f"const nl_{x.name}_found &", code(f"nl_{x.name}_of")) for x in stages)]
-
-
-def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
-    """The results of the last stage for a point, as a structure, and the function that computes it."""
-    *before, last = stages
-    used, found = ir.names_of(last.own), f"nl_{last.name}_found"
-    copies = [x for stage in before for x in stage.copies() if x.name.text in used]
-    result = ir.Leave("return", braces(*(x.name for x in last.declared), type=found))
-    return [
-        ir.Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
-        ir.Closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
-    ]
