@@ -459,7 +459,7 @@ NL_KERNEL(k1_rows_that_exist) {
     }
 }
 
-/* ---- k2  batch.count: sum over d0 */
+/* ---- k2  batch.count: sum over d0  (models/custom_optimizer.yaml:31:5) */
 typedef struct {
     nl_u64 count_; /* real [0], written */
     nl_u64 mask_; /* real [d0], read */
@@ -496,11 +496,11 @@ NL_KERNEL(k2_sum_over_d0) {
     }
 }
 
-/* ---- k3  loss.rows.grad: elementwise */
+/* ---- k3  loss.rows.grad: elementwise  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 rows_grad_; /* real [d0], written */
     nl_u64 sum_grad_; /* real [0], read */
-    nl_u64 x_; /* real [d0], read */
+    nl_u64 mask_; /* real [d0], read */
     nl_u64 picked_grad_; /* real [d0], written */
     nl_i64 n_d0_;
 } k3_row;
@@ -508,11 +508,11 @@ NL_KERNEL(k3_elementwise) {
     NL_ROWS(k3_row) {
         real *restrict const rows_grad_p_ = nl_at(ctx, self->rows_grad_);
         const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
         NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            real rows_grad_ = sum_grad_p_[0] * x_p_[d0];
+            real rows_grad_ = sum_grad_p_[0] * mask_p_[d0];
             rows_grad_p_[d0] = rows_grad_;
             picked_grad_p_[d0] = rows_grad_ * -1.0f;
         }
@@ -644,7 +644,7 @@ NL_KERNEL(k7_lanes_dense) {
     }
 }
 
-/* ---- k8  loss.largest: maximum over d1 */
+/* ---- k8  loss.largest: maximum over d1  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 largest_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
@@ -667,7 +667,7 @@ NL_KERNEL(k8_maximum_over_d1) {
     }
 }
 
-/* ---- k9  loss.total: sum over d1 */
+/* ---- k9  loss.total: sum over d1  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 total_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
@@ -722,25 +722,25 @@ NL_KERNEL(k10_elements) {
     }
 }
 
-/* ---- k11  loss: sum over d0 */
+/* ---- k11  loss: sum over d0  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 loss_; /* real [0], written */
-    nl_u64 x_; /* real [d0], read */
+    nl_u64 mask_; /* real [d0], read */
     nl_u64 total_; /* real [d0], read */
     nl_u64 largest_; /* real [d0], read */
     nl_u64 picked_; /* real [d0], read */
-    nl_u64 x_2_; /* real [0], read */
+    nl_u64 count_; /* real [0], read */
     nl_u64 loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k11_row;
 NL_KERNEL(k11_sum_over_d0) {
     NL_ROWS(k11_row) {
         real *restrict const loss_p_ = nl_at(ctx, self->loss_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         const real *restrict const total_p_ = nl_at(ctx, self->total_);
         const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const real *restrict const picked_p_ = nl_at(ctx, self->picked_);
-        const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
+        const real *restrict const count_p_ = nl_at(ctx, self->count_);
         double *restrict const loss_after_p_ = nl_at(ctx, self->loss_after_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32] = {0};
@@ -748,22 +748,22 @@ NL_KERNEL(k11_sum_over_d0) {
         for (; first + 32 <= n_d0_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
-                part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
+                part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
             }
         for (nl_i64 u = 0; u < n_d0_ - first; u++) {
             const nl_i64 d0 = first + u;
-            part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
+            part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
-        const real x_2_ = x_p_2_[0];
+        const real count_ = count_p_[0];
         double loss_after_ = loss_after_p_[0];
-        loss_p_[0] = part[0] / x_2_;
+        loss_p_[0] = part[0] / count_;
         loss_after_p_[0] = loss_after_ + (double)part[0];
     }
 }
 
-/* ---- k12  batch.accuracy.first: minimum over d1 */
+/* ---- k12  batch.accuracy.first: minimum over d1  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 accuracy_first_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
@@ -790,37 +790,37 @@ NL_KERNEL(k12_minimum_over_d1) {
     }
 }
 
-/* ---- k13  metric.accuracy.after: sum over d0 */
+/* ---- k13  metric.accuracy.after: sum over d0  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 accuracy_after_; /* double [0], updated */
-    nl_u64 x_; /* real [d0], read */
+    nl_u64 first_; /* real [d0], read */
     nl_u64 label_; /* nl_i32 [d0], read */
-    nl_u64 x_2_; /* real [d0], read */
+    nl_u64 mask_; /* real [d0], read */
     nl_i64 n_d0_;
 } k13_row;
 NL_KERNEL(k13_sum_over_d0) {
     NL_ROWS(k13_row) {
         double *restrict const accuracy_after_p_ = nl_at(ctx, self->accuracy_after_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const first_p_ = nl_at(ctx, self->first_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
-        const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
+        const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32] = {0};
         nl_i64 first = 0;
         for (; first + 32 <= n_d0_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
-                const real x_ = x_p_[d0];
+                const real first_ = first_p_[d0];
                 const nl_i32 label_ = label_p_[d0];
-                const real x_2_ = x_p_2_[d0];
-                part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
+                const real mask_ = mask_p_[d0];
+                part[u] += first_ == (real)label_ ? mask_ : 0.0f;
             }
         for (nl_i64 u = 0; u < n_d0_ - first; u++) {
             const nl_i64 d0 = first + u;
-            const real x_ = x_p_[d0];
+            const real first_ = first_p_[d0];
             const nl_i32 label_ = label_p_[d0];
-            const real x_2_ = x_p_2_[d0];
-            part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
+            const real mask_ = mask_p_[d0];
+            part[u] += first_ == (real)label_ ? mask_ : 0.0f;
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
@@ -889,7 +889,7 @@ NL_KERNEL(k15_sum_over_d0) {
 typedef struct {
     nl_u64 biased_grad_; /* real [n][k][lane], written */
     nl_u64 biased_grad_sum_; /* real [n][o][lane], read */
-    nl_u64 x_; /* real [o][k], read */
+    nl_u64 weight_; /* real [o][k], read */
     nl_u64 activated_; /* real [n][k][lane], read */
     nl_i64 biased_grad_by_n_, activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k16_row;
@@ -897,7 +897,7 @@ NL_KERNEL(k16_lanes_dense) {
     NL_ROWS(k16_row) {
         real *restrict const biased_grad_p_ = nl_at(ctx, self->biased_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
         const real *restrict const activated_p_ = nl_at(ctx, self->activated_);
         const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, activated_by_n_ = self->activated_by_n_;
         const nl_i64 s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
@@ -911,8 +911,8 @@ NL_KERNEL(k16_lanes_dense) {
             for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
                 nl_vec acc[32];
-                nl_dense_sums(s_tile_, biased_grad_sum_p_, first, s_blocks_, x_p_, o, s_outs_, s_w_out_, tap, s_ins_,
-                    acc);
+                nl_dense_sums(s_tile_, biased_grad_sum_p_, first, s_blocks_, weight_p_, o, s_outs_, s_w_out_, tap,
+                    s_ins_, acc);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -1036,7 +1036,7 @@ NL_KERNEL(k18_optimizer_update) {
     }
 }
 
-/* ---- k19  batch.count: sum over d0 */
+/* ---- k19  batch.count: sum over d0  (models/custom_optimizer.yaml:31:5) */
 typedef struct {
     nl_u64 count_; /* real [0], written */
     nl_u64 mask_; /* real [d0], read */
@@ -1070,7 +1070,7 @@ NL_KERNEL(k19_sum_over_d0) {
     }
 }
 
-/* ---- k20  loss.total: sum over d1 */
+/* ---- k20  loss.total: sum over d1  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 total_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */

@@ -68,7 +68,7 @@ extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) {
     k1_rows_that_exist_block(NL_TASK(k1_row));
 }
 
-/* ---- k2  batch.count: sum over d0 */
+/* ---- k2  batch.count: sum over d0  (models/lenet5.yaml:25:5) */
 struct k2_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
@@ -529,8 +529,7 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real bias_ = bias_p_[o];
-        activated_p_[n * activated_by_n_ + o] = nl_max_f32(nl_s.at[nl_e] + bias_, 0.0f);
+        activated_p_[n * activated_by_n_ + o] = nl_max_f32(nl_s.at[nl_e] + bias_p_[o], 0.0f);
     }
 }
 
@@ -578,12 +577,11 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real bias_ = bias_p_[o];
-        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_;
+        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_p_[o];
     }
 }
 
-/* ---- k10  loss.largest: rows over d1 */
+/* ---- k10  loss.largest: rows over d1  (models/lenet5.yaml:29:10) */
 struct k10_row {
     real *largest_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
@@ -796,14 +794,14 @@ extern "C" __global__ void NL_BLOCK k10_rows_over_d1(NL_ARGUMENTS) {
     k10_rows_over_d1_block(NL_TASK(k10_row));
 }
 
-/* ---- k11  loss: sum over d0 */
+/* ---- k11  loss: sum over d0  (models/lenet5.yaml:29:10) */
 struct k11_row {
     real *loss_; /* real [0], written */
-    const real *x_; /* real [d0], read */
+    const real *mask_; /* real [d0], read */
     const real *total_; /* real [d0], read */
     const real *largest_; /* real [d0], read */
     const real *picked_; /* real [d0], read */
-    const real *x_2_; /* real [0], read */
+    const real *count_; /* real [0], read */
     double *loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
@@ -812,11 +810,11 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k11_row *const self = (const k11_row *)nl_t.self;
     real *__restrict__ const loss_p_ = nl_global(self->loss_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     const real *__restrict__ const total_p_ = nl_global(self->total_);
     const real *__restrict__ const largest_p_ = nl_global(self->largest_);
     const real *__restrict__ const picked_p_ = nl_global(self->picked_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const count_p_ = nl_global(self->count_);
     double *__restrict__ const loss_after_p_ = nl_global(self->loss_after_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
@@ -832,7 +830,7 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 d0 = nl_first;
         const auto nl_more = [&](int) {
-            acc += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * x_p_[d0];
+            acc += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
             d0 += nl_group;
         };
 #pragma unroll 1
@@ -848,9 +846,9 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
             acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
-            const real x_2_ = x_p_2_[0];
+            const real count_ = count_p_[0];
             double loss_after_ = loss_after_p_[0];
-            loss_p_[0] = acc / x_2_;
+            loss_p_[0] = acc / count_;
             loss_after_p_[0] = loss_after_ + (double)acc;
         }
     }
@@ -859,12 +857,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d0(NL_ARGUMENT
     k11_sum_over_d0_block(NL_TASK(k11_row));
 }
 
-/* ---- k12  metric.accuracy.after: sum over d0 */
+/* ---- k12  metric.accuracy.after: sum over d0  (models/lenet5.yaml:29:10) */
 struct k12_row {
     double *accuracy_after_; /* double [0], updated */
-    const real *x_; /* real [d0], read */
+    const real *first_; /* real [d0], read */
     const nl_i32 *label_; /* nl_i32 [d0], read */
-    const real *x_2_; /* real [d0], read */
+    const real *mask_; /* real [d0], read */
     nl_i64 n_d0_;
 };
 
@@ -872,9 +870,9 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k12_row *const self = (const k12_row *)nl_t.self;
     double *__restrict__ const accuracy_after_p_ = nl_global(self->accuracy_after_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const first_p_ = nl_global(self->first_);
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -889,10 +887,10 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 d0 = nl_first;
         const auto nl_more = [&](int) {
-            const real x_ = x_p_[d0];
+            const real first_ = first_p_[d0];
             const nl_i32 label_ = label_p_[d0];
-            const real x_2_ = x_p_2_[d0];
-            acc += x_ == (real)label_ ? x_2_ : 0.0f;
+            const real mask_ = mask_p_[d0];
+            acc += first_ == (real)label_ ? mask_ : 0.0f;
             d0 += nl_group;
         };
 #pragma unroll 1
@@ -992,26 +990,26 @@ extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENT
 struct k14_row {
     real *biased_grad_; /* real [n][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
-    const real *x_; /* real [o][k], read */
+    const real *weight_; /* real [o][k], read */
     const real *activated_; /* real [n][k], read */
-    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_, s_tile_, s_splits_;
-    nl_i64 s_depth_;
+    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, weight_by_o_, activated_by_n_, s_tile_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k14_matmul_product(const k14_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
-    const nl_i64 biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_, x_by_o_ = self->x_by_o_;
+    const nl_i64 biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = biased_grad_sum_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = biased_grad_sum_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].side.steps[0].by = 1;
-    nl_p.of[1].deep.steps[0].by = x_by_o_;
+    nl_p.of[1].deep.steps[0].by = weight_by_o_;
     nl_p.m = n_n_;
     nl_p.n = n_k_;
     nl_p.k = n_o_;
@@ -1033,8 +1031,8 @@ NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real activated_ = activated_p_[n * activated_by_n_ + k];
-        biased_grad_p_[n * biased_grad_by_n_ + k] = nl_s.at[nl_e] * (activated_ > 0.0f ? 1.0f : 0.0f);
+        biased_grad_p_[n * biased_grad_by_n_ + k] =
+            nl_s.at[nl_e] * (activated_p_[n * activated_by_n_ + k] > 0.0f ? 1.0f : 0.0f);
     }
 }
 
@@ -1151,34 +1149,36 @@ extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) {
 struct k17_row {
     real *biased_grad_of_windows_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
-    const real *x_; /* real [c][k][r][s], read */
-    const real *x_2_; /* real [n][c][i2][i3], read */
+    const real *weight_; /* real [c][k][r][s], read */
+    const real *x_; /* real [n][c][i2][i3], read */
     const real *places_; /* real [], read */
     nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, biased_grad_of_windows_by_n_, biased_grad_of_windows_by_c_;
     nl_i64 biased_grad_of_windows_by_i2_, biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_;
-    nl_i64 biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_;
-    nl_i64 x_by_r_, x_by_n_, x_by_c_2_, x_by_i2_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
+    nl_i64 biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, weight_by_c_;
+    nl_i64 weight_by_k_, weight_by_r_, x_by_n_, x_by_c_, x_by_i2_, s_strips_, s_rows_, s_samples_, s_blocks_;
+    nl_i64 s_deep_, s_channels_;
 };
 
 NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convolution &nl_p) {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const real *__restrict__ const places_p_ = nl_global(self->places_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_, n_k_ = self->n_k_;
     const nl_i64 n_r_ = self->n_r_, n_s_ = self->n_s_, biased_grad_by_n_ = self->biased_grad_by_n_;
     const nl_i64 biased_grad_by_k_ = self->biased_grad_by_k_, biased_grad_stride2_ = self->biased_grad_stride2_;
     const nl_i64 biased_grad_from2_ = self->biased_grad_from2_, biased_grad_extent2_ = self->biased_grad_extent2_;
     const nl_i64 biased_grad_from3_ = self->biased_grad_from3_, biased_grad_extent3_ = self->biased_grad_extent3_;
-    const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
-    const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
-    const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
+    const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_k_ = self->weight_by_k_;
+    const nl_i64 weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_, s_rows_ = self->s_rows_;
+    const nl_i64 s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_;
+    const nl_i64 s_channels_ = self->s_channels_;
     nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, 1,
         (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_,
         (nl_i32)(biased_grad_from2_ - (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - (n_s_ - 1)), places_p_};
-    nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1);
-    nl_p.by_o = (nl_i32)x_by_c_;
-    nl_p.by_c = (nl_i32)x_by_k_;
-    nl_p.by_r = -(nl_i32)x_by_r_;
+    nl_p.weights = weight_p_ + (n_r_ - 1) * weight_by_r_ + (n_s_ - 1);
+    nl_p.by_o = (nl_i32)weight_by_c_;
+    nl_p.by_c = (nl_i32)weight_by_k_;
+    nl_p.by_r = -(nl_i32)weight_by_r_;
     nl_p.by_s = -1;
     nl_p.outs = (nl_i32)n_c_;
     nl_p.rows = (nl_i32)n_i2_;
@@ -1196,11 +1196,11 @@ NL_PART void k17_direct_conv_product(const k17_row *self, nl_i64 step, nl_convol
 
 NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_strips &nl_s) {
     real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 biased_grad_of_windows_by_n_ = self->biased_grad_of_windows_by_n_;
     const nl_i64 biased_grad_of_windows_by_c_ = self->biased_grad_of_windows_by_c_;
     const nl_i64 biased_grad_of_windows_by_i2_ = self->biased_grad_of_windows_by_i2_, x_by_n_ = self->x_by_n_;
-    const nl_i64 x_by_c_2_ = self->x_by_c_2_, x_by_i2_ = self->x_by_i2_;
+    const nl_i64 x_by_c_ = self->x_by_c_, x_by_i2_ = self->x_by_i2_;
     struct nl_read {
         real sum;
         real x_;
@@ -1216,7 +1216,7 @@ NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_st
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 i3 = nl_own.j + nl_q;
             if (i3 < nl_own.j_end)
-                nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_ + i3]};
+                nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_[n * x_by_n_ + c * x_by_c_ + i2 * x_by_i2_ + i3]};
         }
 #pragma unroll
         for (int nl_p = 0; nl_p < 4; nl_p++) {
@@ -1359,7 +1359,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARG
     k19_optimizer_update_block(NL_TASK(k19_row));
 }
 
-/* ---- k20  batch.count: sum over d0 */
+/* ---- k20  batch.count: sum over d0  (models/lenet5.yaml:25:5) */
 struct k20_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
@@ -1468,7 +1468,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARG
     k21_maximum_over_r_s_block(NL_TASK(k21_row));
 }
 
-/* ---- k22  loss.largest: rows over d1 */
+/* ---- k22  loss.largest: rows over d1  (models/lenet5.yaml:29:10) */
 struct k22_row {
     real *largest_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */

@@ -130,8 +130,7 @@ NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real input_bias_ = input_bias_p_[o];
-        input_biased_p_[n * input_biased_by_n_ + o] = nl_s.at[nl_e] + input_bias_;
+        input_biased_p_[n * input_biased_by_n_ + o] = nl_s.at[nl_e] + input_bias_p_[o];
     }
 }
 

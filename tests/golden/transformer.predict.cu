@@ -152,18 +152,18 @@ extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) {
 struct k4_row {
     real *y_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
-    const real *x_2_; /* real [o][k], read */
-    const real *weight_; /* real [t0][o], read */
-    const real *x_3_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, weight_by_t0_, s_tile_;
+    const real *weight_; /* real [o][k], read */
+    const real *weight_2_; /* real [t0][o], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, weight_by_t0_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, x_by_o_ = self->x_by_o_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
@@ -174,11 +174,11 @@ NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_produc
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x_p_2_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -192,8 +192,8 @@ NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_produc
 
 NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
+    const real *__restrict__ const weight_p_2_ = nl_global(self->weight_2_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
     const nl_i64 weight_by_t0_ = self->weight_by_t0_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
@@ -206,9 +206,7 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real weight_ = weight_p_[t0 * weight_by_t0_ + o];
-        const real x_ = x_p_3_[o];
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = nl_s.at[nl_e] + x_ + weight_;
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = nl_s.at[nl_e] + bias_p_[o] + weight_p_2_[t0 * weight_by_t0_ + o];
     }
 }
 
@@ -429,8 +427,7 @@ NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_su
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real query_bias_ = query_bias_p_[o];
-        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = nl_s.at[nl_e] + query_bias_;
+        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = nl_s.at[nl_e] + query_bias_p_[o];
     }
 }
 
@@ -781,18 +778,18 @@ NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_
 struct k11_row {
     real *y_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
-    const real *x_2_; /* real [o][k], read */
-    const real *x_3_; /* real [n][t0][o], read */
-    const real *x_4_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_, x_by_t0_2_, s_tile_;
-    nl_i64 s_splits_, s_depth_;
+    const real *weight_; /* real [o][k], read */
+    const real *x_2_; /* real [n][t0][o], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, x_by_n_2_, x_by_t0_2_;
+    nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, x_by_o_ = self->x_by_o_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
@@ -803,11 +800,11 @@ NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_prod
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x_p_2_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -821,8 +818,8 @@ NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_prod
 
 NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
-    const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
     const nl_i64 x_by_n_2_ = self->x_by_n_2_, x_by_t0_2_ = self->x_by_t0_2_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
@@ -835,9 +832,8 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
         nl_u32 rest = nl_slow;
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
-        const real x_ = x_p_3_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o];
-        const real x_2_ = x_p_4_[o];
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = x_ + (nl_s.at[nl_e] + x_2_);
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] =
+            x_p_2_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o] + (nl_s.at[nl_e] + bias_p_[o]);
     }
 }
 
@@ -1012,12 +1008,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMEN
 /* ---- k14  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
 struct k14_row {
     real *y_; /* real [d0][d1], written */
-    const real *x_; /* real [d1], read */
-    const real *x_2_; /* real [d1], read */
-    const real *x_3_; /* real [d0][d2][d1], read */
-    const real *x_4_; /* real [d0][d2], read */
-    const real *x_5_; /* real [d0][d2], read */
-    nl_i64 n_d0_, n_d1_, n_d2_, y_by_d0_, x_by_d0_, x_by_d2_, x_by_d0_2_, x_by_d0_3_;
+    const real *weight_; /* real [d1], read */
+    const real *bias_; /* real [d1], read */
+    const real *x_; /* real [d0][d2][d1], read */
+    const real *mean_; /* real [d0][d2], read */
+    const real *inverse_; /* real [d0][d2], read */
+    nl_i64 n_d0_, n_d1_, n_d2_, y_by_d0_, x_by_d0_, x_by_d2_, mean_by_d0_, inverse_by_d0_;
     alignas(8) real share_;
 };
 
@@ -1025,14 +1021,14 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k14_row *const self = (const k14_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
-    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
-    const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
-    const real *__restrict__ const x_p_5_ = nl_global(self->x_5_);
+    const real *__restrict__ const mean_p_ = nl_global(self->mean_);
+    const real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_, y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_, x_by_d0_2_ = self->x_by_d0_2_;
-    const nl_i64 x_by_d0_3_ = self->x_by_d0_3_;
+    const nl_i64 x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_, mean_by_d0_ = self->mean_by_d0_;
+    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_;
     const real share_ = self->share_;
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
@@ -1041,15 +1037,15 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
     const nl_i64 nl_points = n_d0_ * n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_3_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
     nl_u64 rest = e;
     const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
     const nl_i64 d0 = rest;
     const struct {
-        nl_few<real, 4> x_p_;
-        nl_few<real, 4> x_p_2_;
-    } nl_same = {nl_as<real>(nl_get<4>(&x_p_[d1], nl_many, nl_even)),
-        nl_as<real>(nl_get<4>(&x_p_2_[d1], nl_many, nl_even))};
+        nl_few<real, 4> weight_p_;
+        nl_few<real, 4> bias_p_;
+    } nl_same = {nl_as<real>(nl_get<4>(&weight_p_[d1], nl_many, nl_even)),
+        nl_as<real>(nl_get<4>(&bias_p_[d1], nl_many, nl_even))};
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
@@ -1057,35 +1053,35 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
     nl_i64 d2 = nl_first;
     const auto nl_more = [&](int) {
         const struct {
-            nl_few<real, 4> x_p_3_;
-            real x_p_4_;
-            real x_p_5_;
-        } nl_x = {nl_get_aligned<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), x_p_4_[d0 * x_by_d0_2_ + d2],
-            x_p_5_[d0 * x_by_d0_3_ + d2]};
+            nl_few<real, 4> x_p_;
+            real mean_p_;
+            real inverse_p_;
+        } nl_x = {nl_get_aligned<real>(&x_p_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), mean_p_[d0 * mean_by_d0_ + d2],
+            inverse_p_[d0 * inverse_by_d0_ + d2]};
         nl_each<4>([&](int nl_n) {
-            const real x_ = nl_same.x_p_.x[nl_n];
-            const real x_2_ = nl_same.x_p_2_.x[nl_n];
-            const real x_3_ = nl_x.x_p_3_.x[nl_n];
-            const real x_4_ = nl_x.x_p_4_;
-            const real x_5_ = nl_x.x_p_5_;
-            parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+            const real weight_ = nl_same.weight_p_.x[nl_n];
+            const real bias_ = nl_same.bias_p_.x[nl_n];
+            const real x_ = nl_x.x_p_.x[nl_n];
+            const real mean_ = nl_x.mean_p_;
+            const real inverse_ = nl_x.inverse_p_;
+            parts[nl_n] += ((x_ - mean_) * inverse_ * weight_ + bias_) * share_;
         });
         d2 += nl_group;
     };
     const auto nl_apart = [&] {
         const struct {
-            nl_few<real, 4> x_p_3_;
-            real x_p_4_;
-            real x_p_5_;
-        } nl_x = {nl_as<real>(nl_get<4>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)),
-            x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+            nl_few<real, 4> x_p_;
+            real mean_p_;
+            real inverse_p_;
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)),
+            mean_p_[d0 * mean_by_d0_ + d2], inverse_p_[d0 * inverse_by_d0_ + d2]};
         nl_each<4>([&](int nl_n) {
-            const real x_ = nl_same.x_p_.x[nl_n];
-            const real x_2_ = nl_same.x_p_2_.x[nl_n];
-            const real x_3_ = nl_x.x_p_3_.x[nl_n];
-            const real x_4_ = nl_x.x_p_4_;
-            const real x_5_ = nl_x.x_p_5_;
-            parts[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+            const real weight_ = nl_same.weight_p_.x[nl_n];
+            const real bias_ = nl_same.bias_p_.x[nl_n];
+            const real x_ = nl_x.x_p_.x[nl_n];
+            const real mean_ = nl_x.mean_p_;
+            const real inverse_ = nl_x.inverse_p_;
+            parts[nl_n] += ((x_ - mean_) * inverse_ * weight_ + bias_) * share_;
         });
         d2 += nl_group;
     };
@@ -1159,8 +1155,7 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
-        const real bias_ = bias_p_[o];
-        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_;
+        biased_p_[n * biased_by_n_ + o] = nl_s.at[nl_e] + bias_p_[o];
     }
 }
 

@@ -195,7 +195,8 @@ def test_rows_are_read_and_written_several_neighbours_at_a_time() -> None:
     for how, many in (("mixed", 8), ("exact", 4)):
         text = text_of("transformer", "cuda", how)
         rows = [x.split("\n}\n")[0] for x in re.split(r"NL_FN void k\d+_rows_over_\w+_block", text)[1:]]
-        wide = [x for x in rows if f"for (nl_i64 r = {many} * nl_first; r < nl_terms;" in x]
+        loop = rf"for \(nl_i64 (\w+) = {many} \* nl_first; \1 < nl_terms;"
+        wide = [x for x in rows if re.search(loop, x)]
         assert any(f"nl_each<{many}>(nl_point)" in x and "nl_write(&" in x for x in wide)
 
 

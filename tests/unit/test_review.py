@@ -58,3 +58,14 @@ def test_a_declaration_of_a_thread_is_read(root: Path, name: str) -> None:
         body = kernel.partition("_row {")[2]
         for m in re.finditer(r"^ +const (?:real|nl_\w+|bool|int) (\w+) = ", body, re.MULTILINE):
             assert len(re.findall(rf"\b{m[1]}\b", body)) > 1, m[0]
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_kernel_names_its_line_and_operands_their_roles(root: Path, target: str) -> None:
+    """Of losses, metrics and gradients, too; a weight is called so in the layer before it, whose gradient reads it."""
+    text = kernels(root, "lenet5", target)
+    titles = re.findall(r"^/\* ---- (k\d+  .*) \*/$", text, re.MULTILINE)
+    assert len(titles) > 20 and all(re.search(r"\.yaml:\d+:\d+\)$", x) for x in titles)
+    (loss,) = (x for x in re.split(r"(?m)^/\* ---- k\d+  ", text) if x.startswith("loss: sum"))
+    assert {"mask_", "count_", "largest_", "picked_", "total_"} <= set(re.findall(r"(\w+_); /\* real", loss))
+    assert not re.search(r"\bx(_\d)?_; /\* (const )?real \[[okc]\]\[[okc]\]", text)

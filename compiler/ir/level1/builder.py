@@ -7,8 +7,9 @@ Does not: simplify.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
@@ -34,11 +35,26 @@ def axis_dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
 
 @dataclass
 class GraphBuilder:
+    """`origin`: the span of nodes that have none of their own."""
+
     nodes: list[l1.Node] = field(default_factory=list)
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
+    origin: Span = NOWHERE
+
+    @contextmanager
+    def of(self, origin: Span) -> Iterator[None]:
+        """Nodes that are added here come from `origin`."""
+        before, self.origin = self.origin, origin
+        try:
+            yield
+        finally:
+            self.origin = before
 
     def add(self, node: l1.Node) -> l1.Tensor:
         """Appends a node; returns the (first) tensor it defines (for effects, the one they act on)."""
+        if self.origin is not NOWHERE and getattr(node, "span", self.origin) is NOWHERE:
+            with_span: Callable[..., l1.Node] = replace
+            node = with_span(node, span=self.origin)
         self.nodes.append(node)
         if isinstance(node, l1.Store):
             return self.tensors[node.target]

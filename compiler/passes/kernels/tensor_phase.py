@@ -142,19 +142,25 @@ def array_formal(walk: Walk, dtype: DType, mode: l2.Mode, loops: Loops, of: l1.T
     return l2.ArrayFormal(walk.formal, dtype, mode, loops.accesses[walk.formal], word)
 
 
+_ROLES: Final = frozenset({"weight", "bias", "recurrent", "mean", "var", "inverse", "mask", "count", "first"})
+"""What is called so is that in every layer."""
+
+
 @cache
 def _words(label: str) -> tuple[str, ...]:
     return tuple(_NUMBER.sub("", label).split("."))
 
 
 def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
-    """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; `x`: a value of another layer
-    than that of `of`."""
+    """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; of another layer than that of
+    `of`, whose kind may be another in the next row: one of _ROLES, or `x`, a value."""
     (layer, *parts), (other, *_) = _words(tensor.name), _words(of.name)
     parts = [x for x in parts if not x.isdigit() and x != "at"]
     if not parts:
         return layer
-    return "_".join(parts) if layer == other or "grad" in parts else "x"
+    if layer == other or "grad" in parts:
+        return "_".join(parts)
+    return parts[-1] if parts[-1] in _ROLES else "x"
 
 
 def emit_row(

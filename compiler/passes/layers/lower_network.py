@@ -47,8 +47,9 @@ def lower_network(
     """
     g = GraphBuilder()
     batch = train.batch
-    mask = g.add(l1.BatchMask(l1.Tensor("batch.mask", (batch,), "real", True)))
-    count = g.reduce("batch.count", X0, (identity(mask),), mask, ())
+    with g.of(train.data.span):
+        mask = g.add(l1.BatchMask(l1.Tensor("batch.mask", (batch,), "real", True)))
+        count = g.reduce("batch.count", X0, (identity(mask),), mask, ())
     c = Context(g, phase == "train", mask, count, {}, seed=train.seed, attention=partial(attend, g))
     sources = {name: (array, scale) for name, array, scale in train.data.arrays}
     for item in network.inputs:

@@ -234,14 +234,15 @@ def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], m
     gradients: dict[str, l1.Tensor] = {}
     for at in range(len(g.nodes) - 1, -1, -1):
         node = g.nodes[at]
-        if isinstance(node, l1.Weight):
-            gradient = back.total(node.out)
-            if gradient is not None:
-                gradients[node.out.name] = gradient
-        elif isinstance(node, l1.Scan):
-            _ScanGradient(back, at, node).run()
-        else:
-            back.through(node)
+        with g.of(getattr(node, "span", NOWHERE)):
+            if isinstance(node, l1.Weight):
+                gradient = back.total(node.out)
+                if gradient is not None:
+                    gradients[node.out.name] = gradient
+            elif isinstance(node, l1.Scan):
+                _ScanGradient(back, at, node).run()
+            else:
+                back.through(node)
     return gradients
 
 

@@ -66,7 +66,9 @@ def expand_updates(
             params = (*params, (bound.name, limit))
             clipped: Expr = Call("max", (Call("min", (gradient, bound)), 0 - bound))
         else:
-            reads = (*reads, ("clip_factor", _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
+            with g.of(train.span):
+                factor = _clip_factor(g, [(n, gradients[n]) for n in names], limit)
+            reads = (*reads, ("clip_factor", factor.name))
             clipped = gradient * Ref("clip_factor")
         statements = tuple(l0.Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
     found = []
