@@ -33,12 +33,14 @@ NOT_FINITE: Final = "leave such samples out, or replace the number; a `mask` of 
 
 @dataclass(frozen=True)
 class _Range:
-    """Integers from `low` to `high`, or `ignored`; `has`: the part of the model that requires it."""
+    """Integers from `low` to `high`, or `ignored`; `has`: the part of the model that requires it; `lets`: it is a loss
+    that may `ignore` a number."""
 
     low: int
     high: int
     has: str
     ignored: int | None = None
+    lets: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,10 @@ class SampleChecks:
                 outside &= values != rule.ignored
             if outside.any():
                 at = np.argwhere(outside)[0]
-                message = f"`{array}` is {int(values[tuple(at)])} {_place(rows[at[0]], at[1:])}, but {rule.has}"
+                found = int(values[tuple(at)])
+                message = f"`{array}` is {found} {_place(rows[at[0]], at[1:])}, but {rule.has}"
+                if rule.lets and rule.ignored is None and found < 0:
+                    message += f" (`ignore: {found}` in the loss leaves out what has no class)"
                 return BadSample(message, True)
         return None
 
@@ -170,7 +175,7 @@ def _of_classes(network: l0.Network, terms: Iterable[l0.Loss], name: str) -> lis
         if LOSS_KIND[loss.kind].answers in (Answers.CLASSES, Answers.LABELS) and loss.target == name:
             last = shapes[loss.prediction][-1] - 1
             has = f"`{loss.prediction}` has {last + 1} scores, for the classes 0 to {last}"
-            out.append(_Range(0, last, has, loss.ignore))
+            out.append(_Range(0, last, has, loss.ignore, LOSS_KIND[loss.kind].answers is Answers.CLASSES))
         for key, read in loss.beside:
             if read == name:
                 of = loss.prediction if key == "input_lengths" else loss.target

@@ -92,6 +92,15 @@ def test_whole_numbers_outside(here: Path, trained: Path, target: str) -> None:
         predict(trained, reals, target)
 
 
+def test_answers_that_may_be_ignored(here: Path) -> None:
+    np.savez(here / "words.npz", **words())
+    (here / "words.yaml").write_text(WORDS.replace(", ignore: -1", ""))
+    folder = run("words.yaml").folder
+    np.savez(here / "bad.npz", **words(y=((3,), -100)))
+    with pytest.raises(RunError, match=r"`y` is -100 at row 3, .* \(`ignore: -100` in the loss leaves out"):
+        evaluate(folder, here / "bad.npz")
+
+
 def test_lenient(here: Path) -> None:
     """As in ONNX: negative numbers count from the end, others give zeros."""
     np.savez(here / "words.npz", **words(k=((70,), -1)))

@@ -47,6 +47,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
         ("kernel: 1}\n", "kernel: 1}\n    - permute: {axes: [1, 0]}\n"),
         ("logits: scores", "logits: permute_1"),
     ],
+    "label_of_no_class": [("target: label", "target: label, ignore: -100")],
     "metric_top_5": [("[top_5]", "[{top: 5}]")],
     "layer_identity": [("identity: {name: x}", "slice: {name: x}")],
     "padding_in_capitals": [("SAME", "same")],
@@ -132,7 +133,8 @@ def test_the_help_works(tmp_path: Path, name: str) -> None:
     for old, new in FOLLOWED[name]:
         assert text.count(old) == 1
         text = text.replace(old, new)
-    shutil.copy(HERE / "data" / "samples_of_others.npz", tmp_path)
+    for data in ("samples_of_others.npz", "answers.csv"):
+        shutil.copy(HERE / "data" / data, tmp_path)
     path = tmp_path / "model.yaml"
     path.write_text(text, encoding="utf-8")
     load_model(path)

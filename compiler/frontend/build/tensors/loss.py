@@ -318,7 +318,9 @@ def check_labels(
         shape = built.shapes.get(one.prediction)
         if LOSS_KIND[one.kind].answers in (Answers.CLASSES, Answers.LABELS) and shape is not None:
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
-            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
+            lets = one.ignore is None and LOSS_KIND[one.kind].answers is Answers.CLASSES
+            place = built.places[one.prediction]
+            _within(one.target, shape[-1], "classes", has, place, data, arrays, c, one.ignore, lets)
     for layer in built.layers:
         limit = KIND[layer.kind].limit(layer)
         if limit is not None:
@@ -335,7 +337,9 @@ def _within(
     arrays: dict[str, tuple[str, Header, Span]],
     c: Context,
     ignore: int | None = None,
+    lets: bool = False,
 ) -> None:
+    """E0703 for numbers that are not from 0 to `count` - 1, nor `ignore`. `lets`: a number may be left out."""
     entry = arrays.get(name)
     if entry is None or data.missing or "data" in c.unread:
         return
@@ -353,7 +357,8 @@ def _within(
     if low < 0 or high >= count:
         message = f"the {noun} of `{array}` go from {low} to {high}, but {has}"
         related = (Related("the layer is declared here", place),)
-        c.sink.error("E0703", message, at, None, related)
+        help = f"`ignore: {low}` in the loss leaves out what has no class" if lets and low < 0 else None
+        c.sink.error("E0703", message, at, help, related)
 
 
 # ------------------------------------------------------------------------------------------- metrics
