@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backends.cuda.kernels.nests.several_points import in_pairs
-from backends.kernel_ir.expr import call, name
+from backends.kernel_ir.expr import call, code, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, lines_of
 from backends.kernel_ir.tree import Code
 
@@ -56,3 +56,9 @@ def test_what_depends_on_something_changed_stays_where_it_is() -> None:
 def test_a_map_that_reads_nothing() -> None:
     (work,) = loops(texts(Set(v_[i], 1)))
     assert work[1:] == ["v_[i] = 1;"]
+
+
+def test_what_has_neither_loads_nor_draws_is_one_loop() -> None:
+    """A neuron without equations has no statement at all."""
+    assert loops(texts(Set(v_[i], code("1.0f")))) == [["if (u >= nl_many) break;", "v_[i] = 1.0f;"]]
+    assert loops(texts()) == [["if (u >= nl_many) break;"]]

@@ -32,7 +32,7 @@ def in_pairs(points: For, wait: Do, pointers: Set[str]) -> list[Stmt]:
     drawn = inner.index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
-    *early, work = (x for x in (inner[:drawn], first, _without(rest, first)) if x)
+    early, work = [x for x in (inner[:drawn], first) if x], _without(rest, first)
     found = [x for n, own in enumerate(early, 1) for x in _read(own, [*chain(*early[n:]), *work])]
     held = {x.name: x.name[u] for x in found}
 
