@@ -18,8 +18,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.expr.ast import Binary, Expr, refs, shorten, substitute
 from compiler.expr.inline import named
-from compiler.ir.level0.controls import rewritten
-from compiler.ir.level0.divisors import divisions, is_zero
+from compiler.ir.level0.divisors import divisions_of, is_zero
 from compiler.ir.level2.synapse_values import own_name, variable_array
 from compiler.ir.space import array_name
 from compiler.runtime.common.arrays import read_logical
@@ -37,7 +36,7 @@ def division_by_zero(model: l0.Model, program: l2.Merged, instance: Instance, ar
         known = named((s.target, s.value) for s in definition.lets)
         own: dict[str, Any] = {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
         own |= {n: np.array(v.values) for n, v in params.items() if isinstance(v, l0.Listed)}
-        for division in _divisions(definition):
+        for division in divisions_of(definition):
             divisor = substitute(division.right, known)
             here = {n: read_logical(instance, arrays[places[n]]) for n in refs(divisor) if places.get(n) in arrays}
             if is_zero(divisor, {**numbers, **own, **here}):
@@ -64,14 +63,3 @@ def owners_of(model: l0.Model) -> Iterator[Owner]:
             held = [f"{e}.{x.name}" for e, b in (("pre", s.pre), ("post", s.post)) if b is not None for x in b.state]
             names = (*(x.name for x in s.state), *(n for n, _ in m.params), *held)
             yield own_name(projection, m), s, dict(m.params), {n: variable_array(projection, m, n) for n in names}
-
-
-def _divisions(definition: l0.NeuronDef | l0.SynapseDef) -> Iterator[Binary]:
-    found = list[Binary]()
-
-    def note(e: Expr) -> Expr:
-        found.extend(divisions(e))
-        return e
-
-    rewritten(definition, note)
-    yield from found

@@ -1,6 +1,7 @@
-"""Divisions of an expression of level 0, and those whose divisor decides whether it has a value.
+"""Divisions of an expression or a definition of level 0, and those whose divisor decides whether an expression has a
+value.
 
-Assumes: a checked expression.
+Assumes: checked expressions.
 Guarantees: time is linear in distinct nodes.
 Does not: know values of names.
 """
@@ -12,15 +13,30 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import Binary, Expr, Unary, nodes
 from compiler.expr.interp import ExprError, evaluate
+from compiler.ir.level0.controls import rewritten
 
+Definition = l0.NeuronDef | l0.SynapseDef | l0.SourceDef
 _DIVIDE = ("/", "//", "%")
 
 
 def divisions(e: Expr) -> Iterator[Binary]:
     """Every division in `e`."""
     return (x for x in nodes(e) if isinstance(x, Binary) and x.op in _DIVIDE)
+
+
+def divisions_of(definition: Definition) -> list[Binary]:
+    """Every division in the equations and statements of a definition."""
+    found = list[Binary]()
+
+    def note(e: Expr) -> Expr:
+        found.extend(divisions(e))
+        return e
+
+    rewritten(definition, note)
+    return found
 
 
 def deciding(e: Expr) -> Iterator[Binary]:

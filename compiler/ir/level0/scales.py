@@ -14,10 +14,8 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Binary, Expr, Ref
 from compiler.expr.units import parse_unit
-from compiler.ir.level0.controls import rewritten
-from compiler.ir.level0.divisors import divisions
+from compiler.ir.level0.divisors import Definition, divisions_of
 
-Definition = l0.NeuronDef | l0.SynapseDef | l0.SourceDef
 UNITS: Final = ("ms", "pF", "uF/cm**2")
 """Time constants and capacitances."""
 
@@ -28,16 +26,10 @@ def scales(definition: Definition, model: Mapping[str, object]) -> dict[str, Bin
     declared = {p.name: dimension_of(p.unit) for p in own.params}
     wanted = {n for n, dimension in {**model, **declared}.items() if dimension in DIMENSIONS}
     found: dict[str, Binary] = {}
-
-    def note(e: Expr) -> Expr:
-        for division in divisions(e):
-            if division.op == "/":
-                for name in _factors(division.right):
-                    if name in wanted:
-                        found.setdefault(name, division)
-        return e
-
-    rewritten(definition, note)
+    for division in divisions_of(definition):
+        for name in _factors(division.right) if division.op == "/" else ():
+            if name in wanted:
+                found.setdefault(name, division)
     return found
 
 

@@ -237,18 +237,6 @@ def add_loss(
     network: l0.Network | None = None,
 ) -> Lost:
     """Adds `loss` and the metric sums."""
-    with g.of(train.loss.span):
-        return _add_loss(g, train, named, mask, count, network)
-
-
-def _add_loss(
-    g: GraphBuilder,
-    train: l0.Train,
-    named: dict[str, l1.Tensor],
-    mask: l1.Tensor,
-    count: l1.Tensor,
-    network: l0.Network | None,
-) -> Lost:
     whole = train.loss
     terms = [("loss", 1.0, whole)]
     if whole.kind == "sum" and whole.masked:  # each term has a separate mean

@@ -169,7 +169,8 @@ def _add_loss(context: Context, ir: Lowering) -> Lowering:
     def with_loss(context: Context, graph: PhaseGraph) -> PhaseGraph:
         c = graph.layers
         assert c is not None and ir.train is not None
-        lost = add_loss(c.graph, ir.train, c.named, c.mask, c.count, ir.network)
+        with c.graph.of(ir.train.loss.span):
+            lost = add_loss(c.graph, ir.train, c.named, c.mask, c.count, ir.network)
         return replace(graph, lost=lost, outputs=(lost.loss.name,), forward=frozenset(c.graph.tensors))
 
     return _each(with_loss, TRAINING)(context, ir)

@@ -44,10 +44,9 @@ def check_parts(
         message = f"`{synapse.name}` forms synapses with any neuron of a population, so that no part can be chosen"
         sink.error("E0802", message, at, "give the part a population of its own")
     for m in members:
-        one, two = m.parts
-        if m.source != m.target or one == two or dict(m.args).get("autapses", 1) or rule.expression:
+        if m.source != m.target or dict(m.args).get("autapses", 1) or rule.expression:
             continue
-        if one is None or two is None or one.overlaps(two):
+        if _have_common(m.parts):
             message = f"parts of `{m.source}` have neurons in common, which `autapses: false` cannot tell apart"
             help = "use `rule: {when: i != j}` in an entry of its own, or parts that are equal or distinct"
             sink.error("E0802", message, at, help)
@@ -58,7 +57,12 @@ def have_common(sources: Names, targets: Names, family: Family) -> bool:
     """Whether source and target are different parts of one population, with neurons in common."""
     if sources is None or sources != targets or len(sources) != 1:
         return False
-    one, two = family.parts(sources[0], sources[0])
+    return _have_common(family.parts(sources[0], sources[0]))
+
+
+def _have_common(parts: tuple[l0.Subset | None, l0.Subset | None]) -> bool:
+    """Whether parts of one population (None: all of it) differ, and have neurons in common."""
+    one, two = parts
     return one != two and (one is None or two is None or one.overlaps(two))
 
 

@@ -17,21 +17,17 @@ from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary
 from compiler.expr.units import canonical_name
 from compiler.frontend.build.shared.values import Context
-from compiler.ir.level0.scales import Definition, scales
+from compiler.frontend.build.shared.zero_divisors import Params, uses
+from compiler.ir.level0.divisors import Definition
+from compiler.ir.level0.scales import scales
 
 
 def check_positive(
     populations: Iterable[l0.Population], projections: Iterable[l0.Projection], drives: Iterable[l0.Drive], c: Context
 ) -> None:
     check = _Check(c)
-    for p in populations:
-        check.values(p.neuron, p.params, p.name)
-    for projection in projections:
-        if projection.synapse is not None:
-            for m in projection.members:
-                check.values(projection.synapse, m.params, projection.name)
-    for d in drives:
-        check.values(d.source, d.params, d.population)
+    for definition, params, user in uses(populations, projections, drives):
+        check.values(definition, params, user)
 
 
 class _Check:
@@ -42,7 +38,7 @@ class _Check:
         self.known: dict[int, tuple[object, dict[str, Binary]]] = {}
         self.told: set[Span] = set()
 
-    def values(self, of: Definition, params: tuple[tuple[str, l0.Value], ...], user: str) -> None:
+    def values(self, of: Definition, params: Params, user: str) -> None:
         """Warn of the negative ones among the values of a definition's parameters."""
         if id(of) not in self.known:
             self.known[id(of)] = of, scales(of, self.c.names.scope.dimensions)

@@ -9,8 +9,8 @@ from a file (runtime/health.py looks at these when a value is not finite).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +21,30 @@ from compiler.expr.ast import Binary, Expr, Num, refs, shorten, substitute
 from compiler.expr.inline import named
 from compiler.expr.simplify import simplify
 from compiler.frontend.build.shared.values import Context
-from compiler.ir.level0.divisors import deciding, is_zero
+from compiler.ir.level0.divisors import Definition, deciding, is_zero
 
 Found = tuple[str, Binary]
 """What divides ("`dv/dt`"), and the division."""
-D = TypeVar("D", bound=l0.NeuronDef | l0.SynapseDef | l0.SourceDef)
+Params = tuple[tuple[str, l0.Value], ...]
+
+
+def uses(
+    populations: Iterable[l0.Population], projections: Iterable[l0.Projection], drives: Iterable[l0.Drive]
+) -> Iterator[tuple[Definition, Params, str]]:
+    """Definitions with the values of their parameters, and who uses them."""
+    yield from ((p.neuron, p.params, p.name) for p in populations)
+    for projection in projections:
+        if projection.synapse is not None:
+            yield from ((projection.synapse, m.params, projection.name) for m in projection.members)
+    yield from ((d.source, d.params, d.population) for d in drives)
 
 
 def check_divisors(
     populations: Iterable[l0.Population], projections: Iterable[l0.Projection], drives: Iterable[l0.Drive], c: Context
 ) -> None:
     check = _Check(c)
-    for p in populations:
-        check.values(p.neuron, _of_neuron, p.params, p.name)
-    for projection in projections:
-        if projection.synapse is not None:
-            for m in projection.members:
-                check.values(projection.synapse, _of_synapse, m.params, projection.name)
-    for d in drives:
-        check.values(d.source, _of_source, d.params, d.population)
+    for definition, params, user in uses(populations, projections, drives):
+        check.values(definition, params, user)
 
 
 class _Check:
@@ -50,14 +55,12 @@ class _Check:
         self.known: dict[int, tuple[object, tuple[Found, ...]]] = {}
         self.told: set[tuple[Span, Span]] = set()
 
-    def values(
-        self, of: D, look: Callable[[D], Iterable[Found]], params: tuple[tuple[str, l0.Value], ...], user: str
-    ) -> None:
+    def values(self, of: Definition, params: Params, user: str) -> None:
         """Report the divisors of a definition that are 0 with these parameters."""
         if id(of) not in self.known:
             model = of.neuron.model_params if isinstance(of, l0.SourceDef) else of.model_params
             names = {*(n for n, _ in params), *model}
-            self.known[id(of)] = of, tuple((what, d) for what, d in look(of) if refs(d.right) <= names)
+            self.known[id(of)] = of, tuple((what, d) for what, d in _divisions(of) if refs(d.right) <= names)
         found = self.known[id(of)][1]
         if not found:
             return
@@ -90,6 +93,16 @@ def _numbers(params: Mapping[str, l0.Value]) -> Iterator[tuple[str, Any]]:
             yield name, value.value
         elif isinstance(value, l0.Listed):
             yield name, np.array(value.values)
+
+
+def _divisions(of: Definition) -> Iterator[Found]:
+    match of:
+        case l0.NeuronDef():
+            return _of_neuron(of)
+        case l0.SynapseDef():
+            return _of_synapse(of)
+        case l0.SourceDef():
+            return _of_source(of)
 
 
 def _of_neuron(neuron: l0.NeuronDef) -> Iterator[Found]:

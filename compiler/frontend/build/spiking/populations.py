@@ -187,7 +187,7 @@ def following(
     """A formula over `values` as a number or a list, or as it is where what it reads differs between neurons."""
     if _varies(formula.expr, values):
         return l0.Formula(_with_numbers(formula.expr, values, c), formula.span)
-    return evaluated(formula, values, what, at, c, size, shape)
+    return _evaluated(formula, values, what, at, c, size, shape)
 
 
 def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: Populations) -> None:
@@ -256,7 +256,7 @@ def _pool_init(d: _Draft, params: Mapping[str, l0.Value]) -> tuple[tuple[str, l0
     for pool in d.neuron.definition.pools:
         for decl in pool.state:
             what = f"the initial value of `{pool.scope}.{decl.name}` of `{d.name}`"
-            value = evaluated(decl.init, params, what, d.at, d.c) if isinstance(decl.init, l0.Formula) else decl.init
+            value = _evaluated(decl.init, params, what, d.at, d.c) if isinstance(decl.init, l0.Formula) else decl.init
             if isinstance(value, l0.Const):
                 values[f"{pool.scope}.{decl.name}"] = value
     return tuple(values.items())
@@ -358,7 +358,7 @@ def _numbers(values: Mapping[str, l0.Value], c: Context) -> dict[str, Any]:
     return env
 
 
-def evaluated(
+def _evaluated(
     formula: l0.Formula,
     values: Mapping[str, l0.Value],
     what: str,
