@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from compiler.ir.space import Role
-from compiler.layout.plan_memory import Placement, lifetimes, meeting, padded
+from compiler.layout.plan_memory import Placement, lifetimes, padded, sharing
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def memory_bill(merged: l2.Merged, placement: Placement, sizes: Mapping[str, int
     bytes_of = {a.name: _bytes(a, sizes) for a in arrays}
     work = {a.name: padded(size) for a in arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
     begins = ((placement.offsets[name], name) for name in work)
-    shares = meeting((begin, begin + work[name], name) for begin, name in begins)
+    shares = sharing((begin, begin + work[name], name) for begin, name in begins)
     billed = [Billed(a, bytes_of[a.name], tuple(shares.get(a.name, ()))) for a in arrays]
     billed.sort(key=lambda b: (-(b.bytes or 0), b.array.name))
     return Bill(placement.arena_bytes, tuple(billed), placement.unshared_bytes, _in_place(merged), _peaks(merged, work))

@@ -17,7 +17,7 @@ from operator import itemgetter
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import meet, touched
+from compiler.ir.level2.dependence import meeting, touched
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -141,7 +141,7 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
     """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
     when launches run concurrently. So do arrays and their parts, and parts that have elements in common; of those that
     steps of a loop have, all."""
-    arrays = {a.name: a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets}
+    arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
     steps = _steps(program)
 
     def span(a: l2.Array) -> tuple[int, int, str]:
@@ -149,14 +149,30 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
         first, end = (n * a.dtype.bytes for n in a.over(steps.get(a.name, 1)))
         return begin + first, begin + end, a.name
 
-    def apart(a: l2.Array, b: l2.Array) -> bool:
-        return a.within == b.within != "" and not a.by_step and not b.by_step and not meet(a, b)
-
-    found = meeting(map(span, arrays.values()))
-    return {x: frozenset(y for y in others if not apart(arrays[x], arrays[y])) for x, others in found.items()}
+    beside = side_by_side(a for a in arrays if not a.by_step)
+    found = sharing(map(span, arrays))
+    return {name: frozenset(others).difference(beside.get(name, ())) for name, others in found.items()}
 
 
-def meeting(spans: Iterable[tuple[int, int, str]]) -> dict[str, list[str]]:
+def side_by_side(parts: Iterable[l2.Array]) -> dict[str, set[str]]:
+    """For each part of an array the other ones that have no elements in common with it."""
+    inside: dict[str, list[l2.Array]] = {}
+    for a in parts:
+        if a.within:
+            inside.setdefault(a.within, []).append(a)
+    found: dict[str, set[str]] = {}
+    for members in inside.values():
+        members.sort(key=lambda a: a.first)
+        names = [a.name for a in members]
+        found |= {name: {*names} for name in names}
+        for name, meets in zip(names, meeting(members), strict=True):
+            for other in (name, *(names[n] for n in meets)):
+                found[name].discard(other)
+                found[other].discard(name)
+    return found
+
+
+def sharing(spans: Iterable[tuple[int, int, str]]) -> dict[str, list[str]]:
     """For each name those whose spans, from the first byte to behind the last one, have some in common with its own."""
     found: dict[str, list[str]] = {}
     here: list[tuple[int, int, str]] = []

@@ -7,9 +7,14 @@ from math import prod
 import numpy as np
 import pytest
 
-from compiler.ir.level2.dependence import meet, parts_of
+from compiler.ir.level2.dependence import meeting, parts_of
 from compiler.ir.level2.program import Array, Lanes, Role
 from compiler.ir.space import DType
+from compiler.layout.plan_memory import side_by_side
+
+
+def meet(a: Array, b: Array) -> bool:
+    return next(meeting(sorted((a, b), key=lambda x: x.first))).size > 0
 
 
 def _parts(rng: np.random.Generator, lanes: int) -> tuple[list[Array], list[set[int]]]:
@@ -42,12 +47,14 @@ def test_slices_meet_where_they_have_elements_in_common(lanes: int) -> None:
         arrays, elements = _parts(rng, lanes)
         parts = parts_of(arrays)
         assert set(parts["whole"]) == {a.name for a in arrays[1:]}
+        beside = side_by_side(arrays)
         for a, own in zip(arrays[1:], elements[1:], strict=True):
             assert a.physical_size == max(own) - min(own) + 1
             for b, other in zip(arrays[1:], elements[1:], strict=True):
                 common = not own.isdisjoint(other)
                 assert meet(a, b) is common
                 assert a is b or (b.name in parts.get(a.name, ()) or a.name in parts.get(b.name, ())) is common
+                assert (b.name not in beside[a.name]) is common
                 seen.add(common)
     assert seen == {True, False}
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from itertools import takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +25,7 @@ from compiler.expr.ast import Binary, Expr, Num, Ref
 
 Ints = npt.NDArray[np.int64]
 Parts = Mapping[str, tuple[str, ...]]
+_FAR: Final = 1 << 62
 _NONE: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
 
 
@@ -38,37 +38,50 @@ def parts_of(arrays: Iterable[l2.Array]) -> Parts:
     """The arrays that lie in each array, if there are some, and those that have elements in common with a part and do
     not begin before it."""
     inside: dict[str, list[l2.Array]] = {}
-    sizes: dict[str, int] = {}
     for a in arrays:
-        sizes[a.name] = a.physical_size
         if a.within:
             inside.setdefault(a.within, []).append(a)
     found: dict[str, tuple[str, ...]] = {}
     for whole, members in inside.items():
+        sizes = {a.name: a.physical_size for a in members}
         members.sort(key=lambda a: (a.first, -sizes[a.name]))
-        found[whole] = tuple(a.name for a in members)
-        for k, a in enumerate(members):
-            end = a.first + sizes[a.name]
-            later = takewhile(lambda b, end=end: b.first < end, members[k + 1 :])  # type: ignore[misc]
-            if parts := tuple(b.name for b in later if meet(a, b)):
-                found[a.name] = parts
-    return found
+        names = found[whole] = tuple(a.name for a in members)
+        found |= {a.name: tuple(names[n] for n in meets) for a, meets in zip(members, meeting(members), strict=True)}
+    return {name: parts for name, parts in found.items() if parts}
 
 
-def meet(a: l2.Array, b: l2.Array) -> bool:
-    """Whether two parts of one whole may have elements in common. They have none where they are boxes of one grid, as
-    what a concatenation joins and slices of it are, and apart along one of its axes."""
-    if not (a.first < b.first + b.physical_size and b.first < a.first + a.physical_size):
-        return False
-    grid = sorted({by for x in (a, b) for extent, by in x.walk if extent > 1} | {1}, reverse=True)
-    own, other = _box(a, grid), _box(b, grid)
-    if own is None or other is None:
-        return True
-    return all(first < end and begin < last for (first, last), (begin, end) in zip(own, other, strict=True))
+def meeting(parts: Sequence[l2.Array]) -> Iterator[Ints]:
+    """For each of the parts of one whole, which are sorted by their first elements, the numbers of those behind it that
+    may have elements in common with it. Two have none where they are boxes of one grid, as what a concatenation joins
+    and slices of it are, and apart along one of its axes."""
+    first = np.array([a.first for a in parts], np.int64)
+    end = first + np.array([a.physical_size for a in parts], np.int64)
+    strides = [tuple(by for extent, by in a.walk if extent > 1) for a in parts]
+    kinds = list(dict.fromkeys(strides))
+    kind_of = np.array([kinds.index(x) for x in strides], np.int64)
+    of_kind = [np.flatnonzero(kind_of == kind) for kind in range(len(kinds))]
+    boxes: dict[tuple[int, int], Ints] = {}
+
+    def boxed(kind: int, other: int, numbers: Ints) -> Ints:
+        """The boxes of some parts of a kind, on the grid that it has with another one."""
+        if (kind, other) not in boxes:
+            grid = sorted({1, *kinds[kind], *kinds[other]}, reverse=True)
+            boxes[kind, other] = np.array([_box(parts[int(n)], grid) for n in of_kind[kind]])
+        return boxes[kind, other][np.searchsorted(of_kind[kind], numbers)]
+
+    for n in range(len(parts)):
+        behind = np.arange(n + 1, np.searchsorted(first, end[n]))
+        found = [behind[:0]]
+        for kind in np.unique(kind_of[behind]):
+            these = behind[kind_of[behind] == kind]
+            ((low, high),), others = boxed(kind_of[n], kind, np.array([n])), boxed(kind, kind_of[n], these)
+            found.append(these[(others[:, 0] < high).all(1) & (low < others[:, 1]).all(1)])
+        yield np.sort(np.concatenate(found))
 
 
-def _box(a: l2.Array, grid: Sequence[int]) -> list[tuple[int, int]] | None:
-    """From where to where a part extends along the axes of a grid, given by their strides; None where it is no box."""
+def _box(a: l2.Array, grid: Sequence[int]) -> Ints:
+    """From where to where a part extends along the axes of a grid, given by their strides; everywhere where it is no
+    box."""
     found: list[tuple[int, int]] = []
     extents = {by: extent for extent, by in a.walk if extent > 1}
     rest, outer = a.first, 0
@@ -76,10 +89,10 @@ def _box(a: l2.Array, grid: Sequence[int]) -> list[tuple[int, int]] | None:
         at, rest = divmod(rest, by)
         end = at + extents.get(by, 1)
         if outer % by or (outer and end > outer // by):
-            return None
+            return np.array([[-_FAR] * len(grid), [_FAR] * len(grid)], np.int64)
         found.append((at, end))
         outer = by
-    return found
+    return np.array(found, np.int64).T
 
 
 @dataclass(frozen=True)
