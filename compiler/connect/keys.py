@@ -7,7 +7,17 @@ Does not: describe a rule (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Choice, Field, ListOf, OneOf, Option, Value, entry, instead, switch
+from compiler.expr.keys.kinds import (
+    Alternative,
+    Field,
+    ListOf,
+    OneOf,
+    Value,
+    choice,
+    entry,
+    instead,
+    switch,
+)
 
 AUTAPSES = switch(
     "autapses", "Whether a neuron may connect to itself, where source and target are one population.", True
@@ -21,16 +31,14 @@ MULTAPSES = switch(
 
 STORAGE = Field(
     "storage",
-    Choice(
+    choice(
         "storage",
-        (
-            Option("auto", "The compiler chooses."),
-            Option("sparse", "A list of targets for each source."),
-            Option("dense", "Every pair, without a list: for `all_to_all`."),
-            Option("bitmask", "One bit for each pair; all connections have one weight and one delay."),
-            Option("procedural", "Drawn again at every spike, never stored."),
-            Option("toeplitz", "The doubly blocked Toeplitz matrix of a convolution, never stored."),
-        ),
+        auto="The compiler chooses.",
+        sparse="A list of targets for each source.",
+        dense="Every pair, without a list: for `all_to_all`.",
+        bitmask="One bit for each pair; all connections have one weight and one delay.",
+        procedural="Drawn again at every spike, never stored.",
+        toeplitz="The doubly blocked Toeplitz matrix of a convolution, never stored.",
     ),
     "How the connections are held: the network and its results are the same, memory and time differ.",
     default="auto",

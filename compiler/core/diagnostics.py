@@ -33,6 +33,11 @@ class Related:
     span: Span
 
 
+def declared_at(span: Span | None, what: str = "") -> tuple[Related, ...]:
+    """The place where `what` a message is about is declared; none where it is not known."""
+    return () if span is None else (Related(f"{what} is declared here" if what else "declared here", span),)
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One error or warning. `code` is stable ("E0123"); the catalogue in compiler/core/codes.md tells more about

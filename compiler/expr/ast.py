@@ -90,7 +90,7 @@ class _Inner(Node):
         if type(self) is not type(other):
             return NotImplemented
         assert isinstance(self, Unary | Binary | Cond | Call) and isinstance(other, Unary | Binary | Cond | Call)
-        return _equal(self, other)
+        return same(self, other, lambda x, y: x == y)
 
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
@@ -184,10 +184,6 @@ def _word(e: Expr) -> str:
             return op
         case _:
             return ""
-
-
-def _equal(a: Expr, b: Expr) -> bool:
-    return same(a, b, lambda x, y: x == y)
 
 
 def same(a: Expr, b: Expr, leaf: Callable[[Expr, Expr], bool]) -> bool:

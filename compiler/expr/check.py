@@ -87,11 +87,11 @@ def _assignment_help(e: ast.Expr, expected: Dimension, found: Dimension) -> str 
 
 def _bare(e: ast.Expr, found: Dimension) -> bool:
     """Whether `e` is a constant that was written without a unit."""
-    return found.dimensionless and not _has_unit(e) and ast.refs(e) <= CONSTANTS.keys()
-
-
-def _has_unit(e: ast.Expr) -> bool:
-    return any(isinstance(x, ast.Quantity) for x in ast.nodes(e))
+    return (
+        found.dimensionless
+        and ast.refs(e) <= CONSTANTS.keys()
+        and not any(isinstance(x, ast.Quantity) for x in ast.nodes(e))
+    )
 
 
 def _bare_number(e: ast.Expr, expected: Dimension, why: str, sink: Sink) -> None:

@@ -61,7 +61,7 @@ class _Diff:
 
     def __init__(self, e: ast.Expr, name: str) -> None:
         self.depends = _depending(e, frozenset((name,)))
-        self.draws = _drawing(e)
+        self.draws = _with_parts(e, lambda x: isinstance(x, ast.Call) and x.func in RANDOM)
         self.known: dict[int, ast.Expr] = {}
 
     def of(self, e: ast.Expr) -> ast.Expr:
@@ -98,11 +98,6 @@ class _Diff:
 def _depending(e: ast.Expr, names: frozenset[str]) -> frozenset[int]:
     """The nodes of `e` that read one of `names`."""
     return _with_parts(e, lambda x: isinstance(x, ast.Ref) and x.name in names)
-
-
-def _drawing(e: ast.Expr) -> frozenset[int]:
-    """The nodes of `e` that draw random numbers."""
-    return _with_parts(e, lambda x: isinstance(x, ast.Call) and x.func in RANDOM)
 
 
 def _with_parts(e: ast.Expr, holds: Callable[[ast.Expr], bool]) -> frozenset[int]:

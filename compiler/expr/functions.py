@@ -116,10 +116,6 @@ def _max(*values: Any) -> Any:
     return next((v for v in values if v != v), max(values))
 
 
-def _softplus(x: float) -> float:
-    return float(_max(x, 0.0)) + math.log1p(math.exp(-abs(x)))
-
-
 def _positive(x: Any) -> Any:
     return np.maximum(x, x.dtype.type(0))
 
@@ -267,7 +263,7 @@ _ROWS: Final = (
         "log(1 + exp(x))",
         ("sigmoid(x)",),
         definition="max(x, 0) + log1p(exp(-abs(x)))",
-        numbers=_softplus,
+        numbers=lambda x: _max(x, 0.0) + math.log1p(math.exp(-abs(x))),
         arrays=lambda x: _positive(x) + np.log1p(np.exp(-np.abs(x))),
     ),
     _row("erf(x)", "error function", (f"{_TWO_OVER_SQRT_PI} * exp(-x * x)",), arrays=_erf, bounds=(-1.0, 1.0)),

@@ -6,7 +6,7 @@ division by zero, the logarithm of a negative number, an overflow) raise ExprErr
 size of the tree. When `env` has a numpy value, the rules are those of the generated code, for constant parts too: IEEE
 results (inf, nan) without a warning, and one floating type throughout, so float32 arrays give float32 whatever integers
 and literals are mixed in. Quantities count in canonical units.
-Does not: draw random numbers or evaluate the file's own functions; `call` does both.
+Does not: draw random numbers or evaluate the file's own functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, Function
 from compiler.expr.units import to_canonical
 
-CallHook = Callable[[str, tuple[Any, ...]], Any]
 _LARGEST: Final = 1 << 63  # integers are 64 bits wide wherever they end up
 _Float = np.dtype[Any]
 
@@ -37,22 +36,12 @@ class ExprError(Exception):
         self.message, self.span = message, span
 
 
-def evaluate(
-    e: Expr,
-    env: Mapping[str, Any],
-    *,
-    call: CallHook | None = None,
-    dtype: Any = None,
-) -> Any:
+def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
     """The value of `e`: a Python bool, int or float when all of `env` that it reads is, else a
-    numpy value with the broadcast shape of the arrays that it reads.
-
-    `dtype`: the floating type to compute in when arrays take part (default: the common floating
-    type of the arrays in `env`, float64 when there is none). `call(name, args)` evaluates random
-    functions and functions of the file.
-    Raises ExprError.
+    numpy value with the broadcast shape of the arrays that it reads, computed in the common floating
+    type of the arrays in `env` (float64 when there is none). Raises ExprError.
     """
-    return _Evaluator(env, call, _floating(env) if dtype is None else np.dtype(dtype))(e)
+    return _Evaluator(env)(e)
 
 
 def _floating(env: Mapping[str, Any]) -> _Float:
@@ -70,8 +59,8 @@ class _Evaluator:
     """One evaluation: the environment and the floating type; `self(e)` is the value of a
     subtree."""
 
-    def __init__(self, env: Mapping[str, Any], call: CallHook | None, dtype: _Float) -> None:
-        self.env, self.call, self.dtype = env, call, dtype
+    def __init__(self, env: Mapping[str, Any]) -> None:
+        self.env, self.dtype = env, _floating(env)
         self.ieee = any(_is_numpy(v) for v in env.values())
 
     def __call__(self, e: Expr) -> Any:
@@ -179,10 +168,8 @@ class _Evaluator:
     def called(self, func: str, args: tuple[Expr, ...], span: Span) -> Any:
         known = FUNCTIONS.get(func)
         if known is None or known.random:
-            if self.call is None:
-                what = "draws a random number" if known else "is not a known function"
-                raise ExprError(f"`{func}` {what}, which cannot stand here", span)
-            return self.call(func, tuple(self(a) for a in args))
+            what = "draws a random number" if known else "is not a known function"
+            raise ExprError(f"`{func}` {what}, which cannot stand here", span)
         if not known.accepts(len(args)):
             raise ExprError(f"`{func}` is called with {len(args)} arguments", span)
         if func == "where":

@@ -51,23 +51,9 @@ _PLAIN: Final = re.compile(
 _RESERVED: Final = frozenset(keyword.kwlist) | {"true", "false"}
 
 _OPERATORS: Final = MappingProxyType(
-    {
-        python.Add: "+",
-        python.Sub: "-",
-        python.Mult: "*",
-        python.Div: "/",
-        python.FloorDiv: "//",
-        python.Mod: "%",
-        python.Pow: "**",
-        python.Lt: "<",
-        python.LtE: "<=",
-        python.Gt: ">",
-        python.GtE: ">=",
-        python.Eq: "==",
-        python.NotEq: "!=",
-        python.And: "and",
-        python.Or: "or",
-    }
+    {python.Add: "+", python.Sub: "-", python.Mult: "*", python.Div: "/", python.FloorDiv: "//", python.Mod: "%"}
+    | {python.Lt: "<", python.LtE: "<=", python.Gt: ">", python.GtE: ">=", python.Eq: "==", python.NotEq: "!="}
+    | {python.Pow: "**", python.And: "and", python.Or: "or"}
 )
 
 
@@ -148,7 +134,6 @@ def parse_statement(
     span: Span,
     sink: Sink,
     *,
-    units: bool = True,
     exact: bool = True,
     names: Container[str] = (),
 ) -> Statement | None:
@@ -166,7 +151,7 @@ def parse_statement(
             start, end = (len(left) - len(left.lstrip()), len(left.rstrip())) if left.strip() else equals.span()
             fail("E0301", message, start, end, "write `name = expression`; `==` compares")
             return None
-        value = _parse(text, place, sink, units, names)
+        value = _parse(text, place, sink, True, names)
         if value is None:
             return None
         if isinstance(value, Call):
@@ -187,7 +172,7 @@ def parse_statement(
     if start == len(text):
         fail("E0301", "the statement ends too early", *found.span("op"), None)
         return None
-    assigned = _parse(text[start:], _Place(span, exact, start), sink, units, names)
+    assigned = _parse(text[start:], _Place(span, exact, start), sink, True, names)
     if assigned is None:
         return None
     return Assign(target, op, assigned, whole, place.at(*found.span("target")))

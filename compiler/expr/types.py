@@ -36,22 +36,17 @@ class Kind(Enum):
 
 _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "ln": "did you mean `log`?",
+        **{
+            theirs: f"did you mean `{ours}`?"
+            for theirs, ours in (
+                *(("ln", "log"), ("fabs", "abs"), ("sgn", "sign"), ("clamp", "clip"), ("logistic", "sigmoid")),
+                *(("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"), ("arctan2", "atan2")),
+                *(("maximum", "max"), ("minimum", "min"), ("rand", "random"), ("randn", "normal")),
+            )
+        },
         "pow": "write `x ** y`",
-        "fabs": "did you mean `abs`?",
-        "sgn": "did you mean `sign`?",
-        "arcsin": "did you mean `asin`?",
-        "arccos": "did you mean `acos`?",
-        "arctan": "did you mean `atan`?",
-        "arctan2": "did you mean `atan2`?",
-        "clamp": "did you mean `clip`?",
-        "maximum": "did you mean `max`?",
-        "minimum": "did you mean `min`?",
-        "rand": "did you mean `random`?",
         "uniform": "write `low + (high - low) * random()`",
         "gauss": "write `mean + std * normal()`",
-        "randn": "did you mean `normal`?",
-        "logistic": "did you mean `sigmoid`?",
         "square": "write `x ** 2`",
         "softmax": "a layer: `- softmax: {inputs: x}`",
         **{

@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import mul, truediv
 from types import MappingProxyType
 from typing import Final
 
@@ -63,18 +64,10 @@ class Dimension:
         return f"Dimension<{canonical_name(self)}>"
 
 
-def _base(index: int) -> Dimension:
-    return Dimension(tuple(int(i == index) for i in range(7)))
-
-
 DIMENSIONLESS: Final = Dimension()
-MASS: Final = _base(0)
-LENGTH: Final = _base(1)
-TIME: Final = _base(2)
-CURRENT: Final = _base(3)
-TEMPERATURE: Final = _base(4)
-SUBSTANCE: Final = _base(5)
-LUMINOSITY: Final = _base(6)
+MASS, LENGTH, TIME, CURRENT, TEMPERATURE, SUBSTANCE, LUMINOSITY = (
+    Dimension(tuple(int(i == index) for i in range(7))) for index in range(7)
+)
 FREQUENCY: Final = DIMENSIONLESS / TIME
 CHARGE: Final = CURRENT * TIME
 FORCE: Final = MASS * LENGTH / TIME**2
@@ -193,16 +186,13 @@ def _pint_unit(word: str) -> tuple[Dimension, Fraction] | None:
         exponents: list[Exponent] = [0] * 7
         for name, power in base.dimensionality.items():
             exponents[_PINT_BASES[name]] = _tidy(Fraction(power).limit_denominator(12))
+        if any(isinstance(p, Fraction) for p in exponents):
+            return None
         # the registry's base units are kg, m, s, A, K, mol, cd
-        return _canonical(Dimension(tuple(exponents)), Fraction(base.magnitude))
+        dimension = Dimension(tuple(exponents))
+        return dimension, _canonical_scale(dimension, Fraction(base.magnitude))
     except Exception:  # pint raises its own, token's and Python's errors for words that it does not know
         return None
-
-
-def _canonical(dimension: Dimension, si_value: Fraction) -> tuple[Dimension, Fraction] | None:
-    if any(isinstance(p, Fraction) for p in dimension.exponents):
-        return None
-    return dimension, _canonical_scale(dimension, si_value)
 
 
 _UNIT_TOKEN: Final = re.compile(r"\s*(?:([^\W\d]\w*)|(\d+(?:\.\d+)?)|(\*\*|[*/()^-]))")
@@ -244,10 +234,8 @@ def _product(tokens: list[str], at: int, depth: int) -> _Parsed | None:
         right = _power(tokens, at + 1, depth)
         if right is None:
             return None
-        if tokens[at] == "*":
-            left = d * right[0], scale * right[1], right[2]
-        else:
-            left = d / right[0], scale / right[1], right[2]
+        times = mul if tokens[at] == "*" else truediv
+        left = times(d, right[0]), times(scale, right[1]), right[2]
     return left
 
 

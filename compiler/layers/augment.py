@@ -14,7 +14,7 @@ import math
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value, required
+from compiler.expr.keys.kinds import Expression, Field, Value, choice, required
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.space import Affine, along
@@ -35,7 +35,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
     return w.source(layer)
 
 
-_DRAWS_OF_ELEMENTS = Option("element", "Each element has draws of its own.")
+_OF_ELEMENTS = "Each element has draws of its own."
 
 
 def dropout(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -51,10 +51,6 @@ def dropout(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return c.graph.map(f"{layer.name}.y", X0 * X1, (identity(x), (mask, tuple(range(axes)))), span=layer.span)
 
 
-def _dropped(p: Place, x: Shape) -> Result:
-    return x, p.attrs("rate") | ({} if p.values["draws"] == "element" else p.attrs("draws"))
-
-
 DROPOUT = LayerKind(
     layer(
         "dropout",
@@ -62,23 +58,18 @@ DROPOUT = LayerKind(
         required("rate", PART, "The probability with which an element is dropped.", example="rate: 0.5"),
         Field(
             "draws",
-            Choice(
+            choice(
                 "draws",
-                (
-                    _DRAWS_OF_ELEMENTS,
-                    Option(
-                        "channel", "Those of a channel, the first axis, are dropped together (Tompson et al. 2015)."
-                    ),
-                    Option("sample", "All of a sample: before an `add`, stochastic depth (Huang et al. 2016)."),
-                ),
+                element=_OF_ELEMENTS,
+                channel="Those of a channel, the first axis, are dropped together (Tompson et al. 2015).",
+                sample="All of a sample: before an `add`, stochastic depth (Huang et al. 2016).",
             ),
             "What is dropped together.",
             default="element",
-            example="draws: channel",
         ),
         elsewhere={"p": "`rate`", "probability": "`rate`"},
     ),
-    _dropped,
+    lambda p, x: (x, p.attrs("rate") | ({} if p.values["draws"] == "element" else p.attrs("draws"))),
     dropout,
     _write,
     training=True,
@@ -160,13 +151,7 @@ AUGMENT = LayerKind(
         ),
         Field(
             "draws",
-            Choice(
-                "draws",
-                (
-                    _DRAWS_OF_ELEMENTS,
-                    Option("sample", "All elements of a sample have the same draws."),
-                ),
-            ),
+            choice("draws", element=_OF_ELEMENTS, sample="All elements of a sample have the same draws."),
             "How many numbers are drawn.",
             default="element",
         ),
@@ -177,10 +162,6 @@ AUGMENT = LayerKind(
     _write,
     training=True,
 )
-
-
-def _flipped(p: Place, x: Shape) -> Result:
-    return x, {"axis": p.axis(x, len(x) - 1)}
 
 
 def random_flip(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -211,7 +192,7 @@ RANDOM_FLIP = LayerKind(
         elsewhere={"dim": "`axis`", "mode": "`axis`"},
         example="{axis: 2}",
     ),
-    _flipped,
+    lambda p, x: (x, {"axis": p.axis(x, len(x) - 1)}),
     random_flip,
     _write,
     training=True,

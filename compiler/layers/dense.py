@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field, Flag, required
 from compiler.expr.keys.values import POSITIVE
-from compiler.layers.shared.context import Context, linear
+from compiler.layers.shared.context import linear
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always
-from compiler.layers.shared.onnx.graph import Writer
 
 _LIST = "put `- reshape: {shape: [1]}` before it"
 
@@ -20,14 +17,6 @@ def _shape(p: Place, x: Shape) -> Result:
         raise Misfit(f"a dense layer reads a list of numbers; `{p.source}` is a single one", _LIST)
     turned = {"transposed": True} if p.values.get("transposed") else {}
     return (*x[:-1], p.integer("units")), p.attrs("units", "bias") | turned
-
-
-def _lower(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    return linear(c, layer, x, layer.shape[-1])
-
-
-def _write(w: Writer, layer: l0.Layer) -> str:
-    return w.linear(layer, w.source(layer), len(w.shape(layer)))
 
 
 DENSE = LayerKind(
@@ -45,8 +34,8 @@ DENSE = LayerKind(
         needs=(("transposed", ("weights",)),),
     ),
     _shape,
-    _lower,
-    _write,
+    lambda c, layer, x: linear(c, layer, x, layer.shape[-1]),
+    lambda w, layer: w.linear(layer, w.source(layer), len(w.shape(layer))),
     trained=always,
     channels=0,
 )

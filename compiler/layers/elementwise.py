@@ -13,7 +13,7 @@ from functools import partial
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Cond, Expr, Ref, substitute
-from compiler.expr.keys.kinds import Alternative, Choice, Expression, Field, MapOf, Option, required, switch
+from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf, choice, required, switch
 from compiler.expr.keys.values import NUMBER
 from compiler.ir.level1.builder import Operand, identity
 from compiler.layers.shared.activations import ACTIVATIONS, activation
@@ -63,10 +63,6 @@ MULTIPLY = _combining(
 # ---------------------------------------------------------------------------------- trained factors
 
 
-def _one_axis(p: Place, x: Shape) -> Result:
-    return x, {"axis": p.axis(x)}
-
-
 def scale_shift(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """x * weight + bias, each with one element per index of an axis; initially 1 and 0."""
     axis = 1 + whole(layer, "axis")
@@ -95,7 +91,7 @@ SCALE_SHIFT = LayerKind(
         elsewhere={"dim": "`axis`"},
         trained=True,
     ),
-    _one_axis,
+    lambda p, x: (x, {"axis": p.axis(x)}),
     scale_shift,
     _write_scale_shift,
     trained=always,
@@ -181,10 +177,6 @@ MAP = LayerKind(
 # -------------------------------------------------------------------------------------- activations
 
 
-def _same(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    return x
-
-
 def _write_same(w: Writer, layer: l0.Layer) -> str:
     return w.source(layer)
 
@@ -197,7 +189,7 @@ ACTIVATION = LayerKind(
         elsewhere={"activation": "`function`"},
     ),
     keeps(),
-    _same,
+    lambda c, layer, x: x,
     _write_same,
     moves=True,
 )
@@ -274,7 +266,7 @@ GLU = LayerKind(
         "`silu` SwiGLU, with `gelu` GEGLU, with `relu` ReGLU, where a `dense` layer of twice the units is before it.",
         Field(
             "function",
-            Choice("function", tuple(Option(name, f"`{text}`") for name, text in ACTIVATIONS.items())),
+            choice("function", **{name: f"`{text}`" for name, text in ACTIVATIONS.items()}),
             "The function of the gate.",
             default="sigmoid",
             example="function: silu",
@@ -282,7 +274,7 @@ GLU = LayerKind(
         Field("axis", AXIS_NUMBER, f"{AXIS} Without it, the last.", example="axis: 0"),
         Field(
             "gate",
-            Choice("half", (Option("last", "The second half, as in PyTorch."), Option("first", "The first half."))),
+            choice("half", last="The second half, as in PyTorch.", first="The first half."),
             "Which half the function is of.",
             default="last",
         ),

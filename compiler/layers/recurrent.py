@@ -22,7 +22,7 @@ import compiler.ir.level1.graph as l1
 import compiler.layers.shared.context as context
 from compiler.core.diagnostics import RunError
 from compiler.expr.ast import Cond, Num
-from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, required, switch
+from compiler.expr.keys.kinds import Alternative, Field, choice, instead, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import along
@@ -56,18 +56,14 @@ _SEQUENCE = (
     ),
     INIT,
 )
-_CELL_WORDS = {
-    "hidden_size": "`units`",
-    "return_sequences": "`sequence`",
-    "size": "`units`",
-    "sequence_length": "`mask`",
-    "lengths": "`mask`",
-    "initial_state": "`initial`",
-    "h0": "`initial`",
-    "hx": "`initial`",
-    "c0": "`initial_memory`",
-    "num_layers": "`repeat: {times: ..., layers: [...]}`",
-}
+_CELL_WORDS = instead(
+    "`units`: hidden_size size",
+    "`sequence`: return_sequences",
+    "`mask`: sequence_length lengths",
+    "`initial`: initial_state h0 hx",
+    "`initial_memory`: c0",
+    "`repeat: {times: ..., layers: [...]}`: num_layers",
+)
 
 
 def _shape(p: Place, x: Shape, *beside: Shape) -> Result:
@@ -405,7 +401,7 @@ RNN = _kind(
         _UNITS,
         Field(
             "function",
-            Choice("function", (Option("tanh", "Between -1 and 1."), Option("relu", "max(x, 0)."))),
+            choice("function", tanh="Between -1 and 1.", relu="max(x, 0)."),
             "The function f, applied to every element of the state.",
             default="tanh",
         ),
@@ -421,14 +417,10 @@ GRU = _kind(
         _UNITS,
         Field(
             "reset",
-            Choice(
+            choice(
                 "place of the reset",
-                (
-                    Option("after", "tanh(W x + b + r (U h + c)), as in cuDNN, PyTorch and Keras."),
-                    Option(
-                        "before", "tanh(W x + U (r h) + b), as published (Cho et al. 2014, eq. 8) and ONNX's default."
-                    ),
-                ),
+                after="tanh(W x + b + r (U h + c)), as in cuDNN, PyTorch and Keras.",
+                before="tanh(W x + U (r h) + b), as published (Cho et al. 2014, eq. 8) and ONNX's default.",
             ),
             "Whether the reset gate r scales the state h after its product with U in the candidate, or before it.",
             default="after",

@@ -14,7 +14,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref
-from compiler.expr.keys.kinds import Choice, Field, ListOf, OneOf, Option, required, switch
+from compiler.expr.keys.kinds import Field, ListOf, OneOf, choice, required, switch
 from compiler.ir.level1.builder import identity
 from compiler.layers.shared.context import X0, Context, flag, ints, reshape
 from compiler.layers.shared.keys import AXIS_NUMBER, layer
@@ -66,17 +66,10 @@ REDUCE = LayerKind(
         "The sum, mean, maximum or minimum along axes, such as over the elements of a set or the steps of a sequence.",
         required(
             "function",
-            Choice(
-                "function",
-                (
-                    Option("sum", "The sum."),
-                    Option("mean", "The mean."),
-                    Option("max", "The largest element."),
-                    Option("min", "The smallest element."),
-                ),
+            choice(
+                "function", sum="The sum.", mean="The mean.", max="The largest element.", min="The smallest element."
             ),
             "What is computed.",
-            example="function: sum",
         ),
         Field(
             "axes",

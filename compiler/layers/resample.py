@@ -18,7 +18,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Choice, Field, ListOf, Option, required, switch
+from compiler.expr.keys.kinds import Field, ListOf, choice, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import Scalars
 from compiler.ir.space import Affine, along
@@ -225,17 +225,13 @@ UPSAMPLE = LayerKind(
         ),
         Field(
             "method",
-            Choice(
+            choice(
                 "method",
-                (
-                    Option("nearest", "The element at or before the position, repeated."),
-                    Option("linear", "Between the two nearest elements of each dimension: bilinear, trilinear."),
-                ),
-                elsewhere={"bilinear": "`linear`", "trilinear": "`linear`"},
+                nearest="The element at or before the position, repeated.",
+                linear="Between the two nearest elements of each dimension: bilinear, trilinear.",
             ),
             "What stands between the elements.",
             default="nearest",
-            example="method: linear",
         ),
         switch(
             "align_corners",

@@ -14,21 +14,17 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Choice, Field, Option, required, switch
+from compiler.expr.keys.kinds import Field, choice, required, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
 from compiler.layers.shared.context import X0, X1, Context, flag, weight, whole
 from compiler.layers.shared.initial import INIT, WITH_FANS
 from compiler.layers.shared.keys import SHAPE, layer
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, steps_and_features
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, always, steps_and_features
 from compiler.layers.shared.onnx.graph import INT64, Writer
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
 from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, hint_of
-
-
-def _embedded(p: Place, x: Shape) -> Result:
-    return (*x, p.integer("size")), p.attrs("count", "size")
 
 
 def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -36,10 +32,6 @@ def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     count, size = whole(layer, "count"), whole(layer, "size")
     table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
     return c.graph.gather(f"{layer.name}.y", table, x, layer.span)
-
-
-def _write_embedding(w: Writer, layer: l0.Layer) -> str:
-    return w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name)
 
 
 EMBEDDING = LayerKind(
@@ -52,16 +44,12 @@ EMBEDDING = LayerKind(
         example="{inputs: words, count: 1000, size: 64}",
         trained=True,
     ),
-    _embedded,
+    lambda p, x: ((*x, p.integer("size")), p.attrs("count", "size")),
     embedding,
-    _write_embedding,
+    lambda w, layer: w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name),
     trained=always,
     integers="rows",
 )
-
-
-def _placed(p: Place, x: Shape) -> Result:
-    return (*x, p.integer("count")), p.attrs("count", "lenient")
 
 
 def one_hot(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -112,7 +100,7 @@ ONE_HOT = LayerKind(
         elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
         example="{inputs: kind, count: 10}",
     ),
-    _placed,
+    lambda p, x: ((*x, p.integer("count")), p.attrs("count", "lenient")),
     one_hot,
     _write_one_hot,
     {"OneHot": _read_one_hot},
@@ -162,14 +150,6 @@ LEARNED = LayerKind(
 )
 
 
-def _positioned(p: Place, x: Shape) -> Result:
-    return steps_and_features(p, x), p.attrs("encoding")
-
-
-def _has_table(layer: l0.Layer) -> bool:
-    return layer.attr("encoding") == "trained"
-
-
 def positions(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """x plus a positional encoding along its first axis: trained, or sinusoidal (Vaswani et al. 2017, section 3.5)."""
     steps, size = x.shape[1:]
@@ -211,12 +191,10 @@ POSITIONS = LayerKind(
         "Adds to each step of a sequence what tells its place.",
         Field(
             "encoding",
-            Choice(
+            choice(
                 "encoding",
-                (
-                    Option("sinusoidal", "Sines and cosines of falling frequencies."),
-                    Option("trained", "A trained row for each place."),
-                ),
+                sinusoidal="Sines and cosines of falling frequencies.",
+                trained="A trained row for each place.",
             ),
             "What is added.",
             default="sinusoidal",
@@ -224,8 +202,8 @@ POSITIONS = LayerKind(
         elsewhere={"kind": "`encoding`"},
         trained=True,
     ),
-    _positioned,
+    lambda p, x: (steps_and_features(p, x), p.attrs("encoding")),
     positions,
     _write_positions,
-    trained=_has_table,
+    trained=lambda layer: layer.attr("encoding") == "trained",
 )

@@ -26,10 +26,6 @@ from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
 # ---------------------------------------------------------------------------------------- one order
 
 
-def _flat(p: Place, x: Shape) -> Result:
-    return (math.prod(x),), {}
-
-
 def _reshaped(p: Place, x: Shape) -> Result:
     wanted = p.integers("shape")
     if math.prod(wanted) != math.prod(x):
@@ -48,7 +44,13 @@ def _write_reshape(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(w.source(layer), layer.shape, layer.name)
 
 
-FLATTEN = LayerKind(layer("flatten", "All axes but the batch as one."), _flat, _reshape, _write_reshape, moves=True)
+FLATTEN = LayerKind(
+    layer("flatten", "All axes but the batch as one."),
+    lambda p, x: ((math.prod(x),), {}),
+    _reshape,
+    _write_reshape,
+    moves=True,
+)
 RESHAPE = LayerKind(
     layer(
         "reshape",

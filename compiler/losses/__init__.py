@@ -12,7 +12,6 @@ from typing import Final
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
-    Choice,
     Expression,
     Field,
     Kind,
@@ -20,7 +19,7 @@ from compiler.expr.keys.kinds import (
     ListOf,
     OneKey,
     OneOf,
-    Option,
+    choice,
     entry,
     required,
 )
@@ -112,9 +111,8 @@ LOSS: Final = OneKey(
 
 METRIC: Final[Kind] = OneOf(
     (
-        Choice(
+        choice(
             "metric",
-            tuple(Option(m.name, m.doc) for m in METRICS if m.number is None),
             {
                 **{f"top{between}{k}": f"`{{top: {k}}}`" for between in ("", "_") for k in (2, 3, 5, 10)},
                 **dict.fromkeys(("top_k", "top_k_accuracy", "top_k_categorical_accuracy"), "`{top: 5}`"),
@@ -122,6 +120,7 @@ METRIC: Final[Kind] = OneOf(
                 **dict.fromkeys(("mae", "l1"), "`mean_absolute_error`"),
                 **dict.fromkeys(("cer", "wer", "edit_distance"), "`label_error_rate`"),
             },
+            **{m.name: m.doc for m in METRICS if m.number is None},
         ),
         OneKey(
             "metric",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.expr.keys.kinds import Choice, Field, ListOf, Option, Value, entry, instead
+from compiler.expr.keys.kinds import Field, ListOf, Value, choice, entry, instead
 from compiler.ir.level1.builder import Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Measured, Rows
@@ -73,12 +73,10 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
         ),
         Field(
             "mean",
-            Choice(
+            choice(
                 "mean",
-                (
-                    Option("samples", "The sum is divided by the number of samples."),
-                    Option("weights", "By the sum of the weights of the right classes in the batch, as in PyTorch."),
-                ),
+                samples="The sum is divided by the number of samples.",
+                weights="By the sum of the weights of the right classes in the batch, as in PyTorch.",
             ),
             "With `class_weights`: what the mean is over.",
             default="samples",

@@ -33,11 +33,6 @@ def _along(mask: l1.Tensor) -> Operand:
     return mask, tuple(range(len(mask.shape)))
 
 
-def _same_side(score: Expr, target: Expr) -> Expr:
-    """Whether a score of a binary class is on the side of its target."""
-    return (score > 0.0).eq(target > 0.5)
-
-
 def _mean(m: Measured, body: Expr, part: str = "sum") -> l1.Tensor:
     """The sum over rows of the mean over the elements of a row; masked elements are excluded by a select, as they may
     be NaN."""
@@ -167,7 +162,8 @@ def _of_classes(m: Measured) -> bool:
 
 
 def _accuracies(m: Measured) -> Sums:
-    return _right(m) if _of_classes(m) else {"": _mean(m, Cond(_same_side(X0, X1), Num(1.0), Num(0.0)))}
+    same_side = (X0 > 0.0).eq(X1 > 0.5)  # of a score and its target
+    return _right(m) if _of_classes(m) else {"": _mean(m, Cond(same_side, Num(1.0), Num(0.0)))}
 
 
 def _counts(m: Measured) -> Sums:

@@ -16,7 +16,7 @@ import numpy as np
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Choice, Field, Option, Value, entry, instead, switch
+from compiler.expr.keys.kinds import Field, Value, choice, entry, instead, switch
 from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.keys import LAYER_REFERENCE
@@ -201,16 +201,13 @@ CTC = LossKind(
         ),
         Field(
             "mean",
-            Choice(
+            choice(
                 "mean",
-                (
-                    Option("labels", "Losses are divided by the numbers of labels first, as in PyTorch."),
-                    Option("samples", "They are not."),
-                ),
+                labels="Losses are divided by the numbers of labels first, as in PyTorch.",
+                samples="They are not.",
             ),
             "What the mean is over.",
             default="labels",
-            example="mean: samples",
         ),
         MASK,
         title="ctc",

@@ -157,18 +157,11 @@ def test_constant_parts_follow_ieee_beside_arrays() -> None:
         np.testing.assert_array_equal(found, [value])
 
 
-def test_broadcasting_and_hook() -> None:
-    calls: list[tuple[str, tuple[Any, ...]]] = []
-
-    def call(name: str, args: tuple[Any, ...]) -> Any:
-        calls.append((name, args))
-        return np.float64(0.5)
-
+def test_broadcasting() -> None:
     env = {"a": np.ones((3, 1)), "b": np.arange(4.0)}
-    found = evaluate(tree_of("a * b + normal() + poisson(2)"), env, call=call)
+    found = evaluate(tree_of("a * b + 1"), env)
     assert found.shape == (3, 4)
     assert found[0, 3] == 4.0
-    assert calls == [("normal", ()), ("poisson", (2,))]
 
 
 def test_functions_against_scipy() -> None:

@@ -316,9 +316,9 @@ def entry(
     return Alternative(name, block, doc)
 
 
-def options(**docs: str) -> tuple[Option, ...]:
-    """Options of a Choice from `word="what it means"`."""
-    return tuple(Option(word, doc) for word, doc in docs.items())
+def choice(noun: str, elsewhere: Mapping[str, str] = MappingProxyType({}), /, **docs: str) -> Choice:
+    """One word out of several, from `word="what it means"`."""
+    return Choice(noun, tuple(Option(word, doc) for word, doc in docs.items()), elsewhere)
 
 
 def instead(*lines: str) -> dict[str, str]:

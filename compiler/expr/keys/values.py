@@ -67,6 +67,13 @@ FOR = k.Field(
 )
 
 EVENT = k.Pattern("an event", rf"^{k.NAME}\.{k.NAME}$", "trial.end")
+
+
+def handlers(actions: k.Kind, event: str, done: str) -> k.MapOf:
+    """What is done at events of phases. `event`, `done`: an example of each."""
+    return k.MapOf("event", actions, EVENT.pattern, event, example=f"{{{event}: {done}}}")
+
+
 CLASS_NAMES = k.ListOf(k.Reference("class", "exc", DEFINITION), low=1, example="[cortical, exc]")
 
 FILE = k.Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")

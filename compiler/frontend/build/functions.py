@@ -167,63 +167,34 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
 
 
 def _in_order(called: dict[str, set[str]]) -> tuple[list[str], dict[str, list[str]]]:
-    """The functions in topological order (callees first) without recursive ones; of these, one per cycle, with the
-    calls of the cycle."""
-    callers: dict[str, set[str]] = {name: set() for name in called}
-    for name, names in called.items():
-        for other in names & called.keys():
-            callers[other].add(name)
-    order = _peeled({name: names & called.keys() for name, names in called.items()}, callers)
-    rest = called.keys() - set(order)
-    # without those that only reach a cycle
-    rest -= set(_peeled({n: callers[n] & rest for n in rest}, {n: called[n] & rest for n in rest}))
+    """The functions that reach no recursive one, callees first; of recursive ones, one per cycle, with the calls of the
+    cycle."""
+    reached = {name: _reached(name, called) for name in called}
+    rest = {name for name in called if name in reached[name]}
+    order = sorted((n for n in called if not reached[n] & rest), key=lambda n: len(reached[n]))
     cycles: dict[str, list[str]] = {}
     for name in called:
-        if name not in rest:
-            continue
-        cycle = _cycle(name, {n: called[n] & rest for n in rest})
-        if cycle is not None:
-            cycles[name] = cycle
-            rest -= _reaching(name, callers)
+        if name in rest:
+            cycles[name] = _cycle(name, {n: called[n] & rest for n in rest})
+            rest -= {n for n in rest if name in reached[n]}
     return order, cycles
 
 
-def _peeled(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
-    """Names in a topological order: each after all of `before[name]`; `after` is its inverse."""
-    waiting = {name: len(names) for name, names in before.items()}
-    ready = [name for name, count in waiting.items() if count == 0]
-    for name in ready:  # extended while it is iterated
-        for other in after[name] & waiting.keys():
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                ready.append(other)
-    return ready
-
-
-def _reaching(name: str, callers: dict[str, set[str]]) -> set[str]:
-    """`name` and its direct and transitive callers."""
-    found = {name}
-    stack = [name]
+def _reached(name: str, called: dict[str, set[str]]) -> set[str]:
+    """The direct and transitive callees of `name`."""
+    found, stack = set[str](), [name]
     while stack:
-        new = callers[stack.pop()] - found
+        new = called.get(stack.pop(), set()) - found
         found |= new
         stack.extend(new)
     return found
 
 
-def _cycle(name: str, called: dict[str, set[str]]) -> list[str] | None:
-    """The call cycle through `name`."""
-    before: dict[str, str] = {}
-    stack = [name]
-    while stack:
-        current = stack.pop()
-        for other in sorted(called[current]):
-            if other == name:
-                path = [name, current] if current != name else [name]
-                while path[-1] != name:
-                    path.append(before[path[-1]])
-                return [name, *path[1:-1][::-1], name] if len(path) > 1 else [name, name]
-            if other not in before:
-                before[other] = current
-                stack.append(other)
-    return None
+def _cycle(name: str, called: dict[str, set[str]]) -> list[str]:
+    """The call cycle through `name`, which is recursive."""
+    stack, seen = [[name]], set[str]()
+    while name not in called[(path := stack.pop())[-1]]:
+        new = sorted(called[path[-1]] - seen)
+        seen.update(new)
+        stack += [[*path, other] for other in new]
+    return [*path, name]

@@ -15,7 +15,7 @@ from compiler.expr.units import TIME, Dimension, parse_unit
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context, number
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace, recorded_populations
+from compiler.frontend.build.spiking.records import Recorded, need_spikes, recorded_populations
 from compiler.frontend.language.plots import PLOTS
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -58,7 +58,7 @@ def _args(kind: str, r: Reader, at: Span, populations: Populations, recorded: Re
         return (shown,) if _need_rates(names, source, recorded, populations) else None
     if kind == "trace":
         variable = r.get("variable")
-        if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
+        if isinstance(variable, Scalar) and _need_trace(names, variable, recorded, c):
             return (shown, ("variable", variable.text), ("spikes", int(r.flag("spikes"))))
         return None
     if not need_spikes(names, source, recorded, populations):
@@ -70,12 +70,18 @@ def _args(kind: str, r: Reader, at: Span, populations: Populations, recorded: Re
 
 def _need_rates(names: tuple[str, ...], node: Node, recorded: Recorded, populations: Populations) -> bool:
     missing = next((n for n in names if n not in recorded.rated), None)
-    if missing is None:
-        return True
-    if "rate" not in recorded.refused and not populations.silence_told(missing, node.span):  # else it was reported
+    if missing is not None and not populations.silence_told(missing, node.span):
         what = f"the rate of `{missing}` is not recorded"
-        recorded.lacks(what, f"rate: {{from: {missing}, every: 10 ms}}", node.span, populations.c)
-    return False
+        recorded.lacks("rate", what, f"rate: {{from: {missing}, every: 10 ms}}", node.span, populations.c)
+    return missing is None
+
+
+def _need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: Context) -> bool:
+    missing = next((n for n in names if (n, variable.text) not in recorded.variables), None)
+    if missing is not None:
+        what = f"`{variable.text}` of `{missing}` is not recorded"
+        recorded.lacks("trace", what, f"trace: {{from: {missing}, variables: [{variable.text}]}}", variable.span, c)
+    return missing is None
 
 
 def _of_synapses(kind: str, r: Reader, recorded: Recorded) -> Args | None:
@@ -84,11 +90,9 @@ def _of_synapses(kind: str, r: Reader, recorded: Recorded) -> Args | None:
     if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
         return None
     if (source.text, variable.text) not in recorded.weighed:
-        if "synapses" in recorded.refused:
-            return None  # the error was reported there
         message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
         entry = f"synapses: {{from: {source.text}, variables: [{variable.text}]}}"
-        recorded.lacks(message, entry, variable.span, r.c)
+        recorded.lacks("synapses", message, entry, variable.span, r.c)
         return None
     shown = (("from", source.text), ("variable", variable.text))
     if kind != "histogram":

@@ -8,19 +8,23 @@ Does not: check names, dimensions or expressions.
 from __future__ import annotations
 
 import compiler.expr.keys.kinds as k
-from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY, TIME, USE, statements
+from compiler.expr.keys.values import (
+    DESCRIPTION,
+    FOR,
+    POSITIVE_TIME,
+    QUANTITY,
+    TEMPLATE_KEY,
+    TIME,
+    USE,
+    handlers,
+    statements,
+)
 
 _ACTIONS = statements(shown="[v = v_rest]", low=1)
 
 ON = k.Field(
     "on",
-    k.MapOf(
-        "event",
-        _ACTIONS,
-        key=rf"^{k.NAME}\.{k.NAME}$",
-        key_example="trial.start",
-        example="{trial.start: [v = v_rest]}",
-    ),
+    handlers(_ACTIONS, "trial.start", "[v = v_rest]"),
     "Assignments that run at events of `phases`, in order. At an event 0 ms after a trial's start they run before the "
     "first step's equations, at a later one at the end of the step that ends then, after spikes and resets. Names "
     "that are new are local to the list. `sum_instances(x)` adds up x of this neuron in all instances of the network, "
@@ -32,13 +36,7 @@ ON = k.Field(
 
 SYNAPSE_ON = k.Field(
     "on",
-    k.MapOf(
-        "event",
-        statements("w = w + change", "[w = w + change]", 1),
-        key=rf"^{k.NAME}\.{k.NAME}$",
-        key_example="trial.end",
-        example="{trial.end: [w = w + change, change = 0]}",
-    ),
+    handlers(statements("w = w + change", "[w = w + change]", 1), "trial.end", "[w = w + change, change = 0]"),
     "What every synapse does at events of `phases`: at 0 ms before everything else that synapses do in a trial's first "
     "step, later ones after everything in the step that ends then. "
     "`deliver(x)` adds to an input of the target. `sum_post(w)` is the sum over all synapses onto the same target, "
@@ -174,7 +172,7 @@ FREEZE = k.Field(
     "freeze",
     k.OneOf(
         (
-            k.Choice("part", (k.Option("learning", "The synapses of all projections."),)),
+            k.choice("part", learning="The synapses of all projections."),
             k.ListOf(k.Reference("projection", "feedforward"), low=1, example="[feedforward]"),
         )
     ),
@@ -193,16 +191,11 @@ INSTANCES = k.Field(
 
 WEIGHTS = k.Field(
     "weights",
-    k.Choice(
+    k.choice(
         "kind of copies",
-        (
-            k.Option("separate", "Every copy of the network has synapses of its own, drawn independently."),
-            k.Option(
-                "shared",
-                "All copies have the same synapses: connections, weights, and of a synapse model its parameters and "
-                "the variables that its `shared` names.",
-            ),
-        ),
+        separate="Every copy of the network has synapses of its own, drawn independently.",
+        shared="All copies have the same synapses: connections, weights, and of a synapse model its parameters and "
+        "the variables that its `shared` names.",
     ),
     "Whether the copies of `instances` have synapses of their own.",
     default="separate",

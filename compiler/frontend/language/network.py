@@ -27,12 +27,10 @@ BLOCK_SETTINGS = (
     ),
     k.Field(
         "fuse",
-        k.Choice(
+        k.choice(
             "fusion",
-            (
-                k.Option("auto", "Elementwise work becomes part of the kernels beside it where that is possible."),
-                k.Option("required", "Where it is not, that is an error that says why."),
-            ),
+            auto="Elementwise work becomes part of the kernels beside it where that is possible.",
+            required="Where it is not, that is an error that says why.",
         ),
         "Whether elementwise work (biases, normalisations, activations, sums) may be a kernel of its own. Gradients "
         "are not looked at, nor what needs something of the whole tensor first, as a `batch_norm` in training does.",

@@ -42,14 +42,7 @@ _LOOK = (
     k.Field(
         "images",
         k.ListOf(
-            k.Choice(
-                "image format",
-                (
-                    k.Option("png", "Pixels."),
-                    k.Option("svg", "Vectors, for pages."),
-                    k.Option("pdf", "Vectors, for papers."),
-                ),
-            ),
+            k.choice("image format", png="Pixels.", svg="Vectors, for pages.", pdf="Vectors, for papers."),
             low=1,
             example="[pdf]",
         ),

@@ -205,12 +205,10 @@ RECORD = k.ListOf(
                 _AT,
                 k.Field(
                     "format",
-                    k.Choice(
+                    k.choice(
                         "format",
-                        (
-                            k.Option("csv", "Text, which grows row by row."),
-                            k.Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
-                        ),
+                        csv="Text, which grows row by row.",
+                        parquet="That, and `tables/NAME.parquet` when the run ends.",
                     ),
                     "The format of the file. Parquet needs pyarrow (extra `parquet`).",
                     default="csv",

@@ -58,14 +58,12 @@ PARAMETER = k.Block(
         ),
         k.Field(
             "type",
-            k.Choice(
+            k.choice(
                 "parameter type",
-                (
-                    k.Option("float", "A number or a quantity."),
-                    k.Option("int", "A whole number."),
-                    k.Option("bool", "`true` or `false`."),
-                    k.Option("choice", "A word of `choices`; it may stand for an activation, a neuron, an optimizer."),
-                ),
+                float="A number or a quantity.",
+                int="A whole number.",
+                bool="`true` or `false`.",
+                choice="A word of `choices`; it may stand for an activation, a neuron, an optimizer.",
             ),
             "What the values are. `true` and `false` need no type.",
             default="float",

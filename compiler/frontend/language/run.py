@@ -175,37 +175,30 @@ NUMERICS = k.Block(
     (
         k.Field(
             "precision",
-            k.Choice(
+            k.choice(
                 "precision",
-                (
-                    k.Option("float32", "32-bit floating point."),
-                    k.Option("float64", "64-bit floating point."),
-                    k.Option(
-                        "mixed",
-                        "Of layers, activations and their gradients are rounded to bf16 (8 significant bits), and so "
-                        "are weights where they are factors, once a step; a GPU stores them so and multiplies them on "
-                        "matrix units. Weights, the optimizer's state, gradients of weights, statistics, sums and "
-                        "recurrent layers stay float32, and so does everything that has no layers.",
-                    ),
-                ),
                 {
                     **dict.fromkeys(("bf16", "bfloat16", "amp", "half", "fp16", "float16"), "`mixed`"),
                     **dict.fromkeys(("double", "fp64", "f64", "64"), "`float64`"),
                     **dict.fromkeys(("single", "float", "fp32", "f32", "32"), "`float32`"),
                 },
+                float32="32-bit floating point.",
+                float64="64-bit floating point.",
+                mixed="Of layers, activations and their gradients are rounded to bf16 (8 significant bits), and so "
+                "are weights where they are factors, once a step; a GPU stores them so and multiplies them on "
+                "matrix units. Weights, the optimizer's state, gradients of weights, statistics, sums and "
+                "recurrent layers stay float32, and so does everything that has no layers.",
             ),
             "The type of expressions, state, weights and accumulators.",
             default="float32",
         ),
         k.Field(
             "order",
-            k.Choice(
+            k.choice(
                 "order",
-                (
-                    k.Option("fast", "Sums in any order."),
-                    k.Option("reproducible", "The same bits on every run on one machine."),
-                    k.Option("bitwise", "The same bits on every backend."),
-                ),
+                fast="Sums in any order.",
+                reproducible="The same bits on every run on one machine.",
+                bitwise="The same bits on every backend.",
             ),
             "What is promised about the order of sums.",
             default="reproducible",
@@ -213,20 +206,15 @@ NUMERICS = k.Block(
         ),
         k.Field(
             "products",
-            k.Choice(
+            k.choice(
                 "products",
-                (
-                    k.Option("exact", "Sums of float32 products of the factors as they are."),
-                    k.Option(
-                        "float32",
-                        "However they are computed, with an error no larger than that of a float32 sum in order. Where "
-                        "a factor is infinite, the sum may be NaN.",
-                    ),
-                    k.Option("tf32x3", "Targets may leave out what is below 2^-20 of a product of float32 factors."),
-                    k.Option("tf32", "Targets may round float32 factors to 11 significant bits."),
-                    k.Option("bf16", "Targets may round float32 factors to 8 significant bits."),
-                ),
                 {"bfloat16": "`bf16`", "fp32": "`float32`", "single": "`float32`"},
+                exact="Sums of float32 products of the factors as they are.",
+                float32="However they are computed, with an error no larger than that of a float32 sum in order. Where "
+                "a factor is infinite, the sum may be NaN.",
+                tf32x3="Targets may leave out what is below 2^-20 of a product of float32 factors.",
+                tf32="Targets may round float32 factors to 11 significant bits.",
+                bf16="Targets may round float32 factors to 8 significant bits.",
             ),
             "How exactly layers must multiply: each value permits what those before it permit. All but `exact` let a "
             "GPU use its tensor cores; targets without such units multiply exactly whatever is permitted. Products of "

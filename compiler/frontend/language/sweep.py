@@ -49,12 +49,10 @@ SEARCH = k.Block(
     (
         k.Field(
             "sampler",
-            k.Choice(
+            k.choice(
                 "sampler",
-                k.options(
-                    tpe="Where good trials lie more often than bad ones (tree-structured Parzen estimator).",
-                    random="Anywhere, as `random` does.",
-                ),
+                tpe="Where good trials lie more often than bad ones (tree-structured Parzen estimator).",
+                random="Anywhere, as `random` does.",
             ),
             "How the values of the next trial are chosen.",
             default="tpe",

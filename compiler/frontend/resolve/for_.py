@@ -72,9 +72,8 @@ def _unique(entries: Iterable[Entry], sink: Sink) -> Iterable[Entry]:
         if earlier is not entry and place not in told:
             told.add(place)  # one error gives as many duplicate names as there are copies
             help = "use every loop variable in the key, as in `p{i}`"
-            related = (Related("the other one is here", earlier.key.span),)
             message = f"two entries are called `{entry.key.text}`"
-            sink.error("E0207", message, entry.key.span, help, related)
+            sink.error("E0207", message, entry.key.span, help, (Related("the other one is here", earlier.key.span),))
     return first.values()
 
 

@@ -17,7 +17,6 @@ from typing import Final
 from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.resources import library_path
 from compiler.core.source import Origin, SourceFile, Span
-from compiler.expr.keys.kinds import Kind
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.imports import File, qualified, referred_files
 from compiler.frontend.resolve.merge import child_kind, merge
@@ -128,7 +127,7 @@ class Uses:
             copy = self.used(file, collection, target)
         finally:
             self._open.pop()
-        return rest if copy is None else merge(copy, rest, _member_kind(collection), self.sink)
+        return rest if copy is None else merge(copy, rest, child_kind(child_kind(ROOT, collection), ""), self.sink)
 
     def used(self, file: File, collection: str, target: Scalar) -> Mapping | None:
         """A copy of the block that `target`, a reference in `file`, refers to; None with an error."""
@@ -254,11 +253,15 @@ def resolve_uses(uses: Uses) -> Mapping:
     changed = False
     for entry in file.root.entries:
         blocks = entry.value
-        if entry.name in COLLECTIONS and isinstance(blocks, Mapping) and _any_use(blocks):
+        if (
+            entry.name in COLLECTIONS
+            and isinstance(blocks, Mapping)
+            and any(_uses_another(e.value) for e in blocks.entries)
+        ):
             members: list[Entry] = []
             for member in blocks.entries:
                 value: Node = member.value
-                if isinstance(value, Mapping) and value.entry("use") is not None:
+                if isinstance(value, Mapping) and _uses_another(value):
                     resolved = uses.block(file, entry.name, member.name)
                     value = resolved if resolved is not None else without(value, "use")
                 members.append(Entry(member.key, value))
@@ -269,10 +272,5 @@ def resolve_uses(uses: Uses) -> Mapping:
     return Mapping(tuple(entries), file.root.span) if changed else file.root
 
 
-def _any_use(blocks: Mapping) -> bool:
-    return any(isinstance(e.value, Mapping) and e.value.entry("use") is not None for e in blocks.entries)
-
-
-def _member_kind(collection: str) -> Kind | None:
-    """The kind of one block of a collection."""
-    return child_kind(child_kind(ROOT, collection), "")
+def _uses_another(block: Node) -> bool:
+    return isinstance(block, Mapping) and block.entry("use") is not None

@@ -211,12 +211,8 @@ def _one_key(kind: spec.OneKey, shared: _Definitions) -> Schema:
     schema["allOf"] = [{"maxProperties": 1}]
     if not kind.bare:
         return schema
-    words = [a.name for a in kind.alternatives if not _needs_values(a.kind)]
+    words = [a.name for a in kind.alternatives if not (isinstance(a.kind, spec.Block) and a.kind.required)]
     return {"anyOf": [{"type": "string", "enum": words}, schema]}
-
-
-def _needs_values(kind: spec.Kind) -> bool:
-    return isinstance(kind, spec.Block) and bool(kind.required)
 
 
 def _property(f: spec.Field, shared: _Definitions) -> Schema:

@@ -33,6 +33,10 @@ class Place:
     expanded: bool = False  # all `use` and classes have been expanded
     partial: bool = False  # keys may be missing: they come from what is taken over
 
+    def inside(self, name: str, noun: str | None, at: Span, quiet: bool = False) -> Place:
+        """The context of a part."""
+        return Place(name, noun, at, self.sink, self.quiet or quiet, self.expanded, self.partial)
+
     def __str__(self) -> str:
         if self.noun == "item":
             return f"each item of `{self.name}`"

@@ -177,23 +177,15 @@ def _check_map(kind: spec.MapOf, node: Node, place: scalars.Place) -> None:
     if len(node.entries) < kind.low:
         message = f"{place} must hold at least {kind.low} {count(kind.noun, kind.low)}; it is empty"
         place.sink.error("E0106", message, node.span, for_example(kind.example))
-    pattern, value, noun, sink, quiet = (
-        scalars.compiled(kind.key),
-        kind.value,
-        kind.noun,
-        place.sink,
-        place.quiet,
-    )
+    pattern, value, noun = scalars.compiled(kind.key), kind.value, kind.noun
     for entry in node.entries:
         key = entry.key.text
         if pattern.search(key) is None:
             message = f"`{key}` is not a good name for {spec.article(noun)} {noun}"
-            sink.error("E0107", message, entry.key.span, scalars.name_help(kind.key, kind.key_example, key))
+            place.sink.error("E0107", message, entry.key.span, scalars.name_help(kind.key, kind.key_example, key))
             continue
         if not scalars.fits(value, entry.value):
-            _check(
-                value, entry.value, scalars.Place(key, noun, entry.key.span, sink, quiet, place.expanded, place.partial)
-            )
+            _check(value, entry.value, place.inside(key, noun, entry.key.span))
 
 
 def _check_one_key(kind: spec.OneKey, node: Node, place: scalars.Place) -> None:
@@ -217,7 +209,7 @@ def _check_one_key(kind: spec.OneKey, node: Node, place: scalars.Place) -> None:
         message = f"unknown {kind.noun} `rule` of this form"
         place.sink.error("E0105", message, start(entry.value), help)
         return
-    inner = scalars.Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded, place.partial)
+    inner = place.inside(key, kind.noun, entry.key.span)
     if alternative is not None:
         _check(alternative.kind, entry.value, _refused(alternative, kind, inner))
     elif kind.own is not None and scalars.NAME.search(key):
@@ -304,10 +296,9 @@ def _check_list(kind: spec.ListOf, node: Node, place: scalars.Place) -> None:
         help = "a shape is that of one sample: leave the batch out"
         place.sink.error("E0106", message, node.items[0].span, help)
         return
-    item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
     for child in node.items:
-        if not scalars.fits(item, child):
-            _check(item, child, scalars.Place(name, "item", start(child), sink, quiet, place.expanded, place.partial))
+        if not scalars.fits(kind.item, child):
+            _check(kind.item, child, place.inside(place.name, "item", start(child)))
 
 
 def _is_batch(node: Node) -> bool:

@@ -14,17 +14,9 @@ from typing import Final, TypeAlias
 Value: TypeAlias = str | int | float | bool | None
 
 WORDS: Final[dict[str, Value]] = {
-    "": None,
-    "~": None,
-    "null": None,
-    "Null": None,
-    "NULL": None,
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
 # One object, because nan is unequal to everything, but tuples compare elements by identity first.

@@ -210,8 +210,7 @@ def _unexpected_colon(file: SourceFile, at: int, sink: Sink) -> None:
     if ":" in previous:
         message = f"the key `{key}` is indented under a line that already has a value"
         help = "align it with the keys that it belongs to"
-        related = (Related("the value is here", place),)
-        sink.error("E0024", message, span, help, related)
+        sink.error("E0024", message, span, help, (Related("the value is here", place),))
     else:
         help = "write `key: value`, with a space after the colon"
         message = "`:` is missing in this line" if above else f"unexpected key `{key}`"
@@ -225,14 +224,13 @@ def _unclosed_bracket(file: SourceFile, at: int, start: Span, sink: Sink) -> Non
         sink.error("E0022", f"this `{bracket}` is not closed", start, f"add the `{closing}`")
         return
     here = Span(file, at, min(at + 1, len(file.text)))
-    related = (Related(f"the `{bracket}` is here", start),)
     part = re.compile(r"\w+\s*\[[^\[\]\n]*\]").match(file.text, _word_start(file.text, at))
     if file.text[at] == "[" and part is not None:
         help = f"inside of brackets this is put in quotes: `'{part[0]}'`"
     else:
         help = f"a comma or the closing `{closing}` is missing before this place"
     message = f"expected `,` or `{closing}` here"
-    sink.error("E0022", message, here, help, related)
+    sink.error("E0022", message, here, help, (Related(f"the `{bracket}` is here", start),))
 
 
 def _word_start(text: str, at: int) -> int:

@@ -230,7 +230,7 @@ class _Builder:
         span = Span(file, event.start_mark.index, event.end_mark.index)
         if event.style:  # quoted or a block scalar
             if event.style in "|>":
-                span = Span(file, span.start, _end_of_text(file.text, span))
+                span = Span(file, span.start, span.start + len(file.text[span.start : span.end].rstrip()))
             node = Scalar(written, written, False, span)
             odd = False
         else:
@@ -439,9 +439,8 @@ class _Builder:
         for entry in node.entries:
             earlier = first.setdefault(entry.key.text, entry)
             if earlier is not entry:
-                related = (Related("first here", earlier.key.span),)
                 message = f"duplicate key `{entry.key.text}`"
-                self.sink.error("E0008", message, entry.key.span, None, related)
+                self.sink.error("E0008", message, entry.key.span, None, (Related("first here", earlier.key.span),))
         return Mapping(tuple(first.values()), node.span)
 
     def _parentheses(self, frame: _Frame | None, node: Scalar) -> None:
@@ -469,8 +468,3 @@ def _end_of(frame: _Frame) -> int:
         return frame.start
     last: Entry | Node = frame.out[-1]
     return last.value.span.end if isinstance(last, Entry) else last.span.end
-
-
-def _end_of_text(text: str, span: Span) -> int:
-    """The end of a block scalar, without trailing white space."""
-    return span.start + len(text[span.start : span.end].rstrip())

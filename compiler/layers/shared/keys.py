@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Name, OneOf, Reference, Value, required, switch
+from compiler.expr.keys.kinds import (
+    Alternative,
+    Block,
+    Field,
+    ListOf,
+    Name,
+    OneOf,
+    Reference,
+    Value,
+    instead,
+    required,
+    switch,
+)
 from compiler.expr.keys.values import COUNT, POSITIVE, TEMPLATE_KEY
 from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
@@ -56,37 +68,31 @@ WEIGHTS = Field(
     Reference("layer", "words", TEMPLATE_KEY),
     "A layer before this one: trained arrays that both have (and running means) are that layer's, shared by the two. "
     "Their gradient is the sum of those of both uses.",
-    example="weights: words",
 )
 EPSILON = Field(
     "epsilon", Value("a positive number", "1e-5", low=0, above=True), "Added to the variance.", default=1e-5
 )
 AFFINE = switch("affine", "Whether a trained scale and shift follow.", True)
 
-_ELSEWHERE = {
-    "kernel_size": "`kernel`",
-    "strides": "`stride`",
-    "pool_size": "`size`",
-    "kernels": "`kernel`",
-    "out_channels": "`filters`",
-    "channels": "`filters`",
-    "out_features": "`units`",
-    "features": "`units`",
-    "input": "`inputs`",
-    "input_shape": "the network's `inputs: {name: {shape: [...]}}`",
-    "in_channels": "nothing: it is inferred",
-    "in_features": "nothing: it is inferred",
-    "use_bias": "`bias`",
-    "dilation_rate": "`dilation`",
-    "eps": "`epsilon`",
-    "nonlinearity": "`activation`",
-    "output_shape": "`expect: {shape: [...]}`",
-    "shape": "`expect: {shape: [...]}`",
-    "dropout": "a layer of its own: `- dropout: {rate: 0.5}`",
-    "batch_norm": "a layer of its own: `- batch_norm: {}`",
-    "kernel_regularizer": "`penalty: {l2: ...}` in `train`",
-    "kernel_initializer": "`init`",
-}
+_ELSEWHERE = instead(
+    "`kernel`: kernel_size kernels",
+    "`stride`: strides",
+    "`size`: pool_size",
+    "`filters`: out_channels channels",
+    "`units`: out_features features",
+    "`inputs`: input",
+    "the network's `inputs: {name: {shape: [...]}}`: input_shape",
+    "nothing: it is inferred: in_channels in_features",
+    "`bias`: use_bias",
+    "`dilation`: dilation_rate",
+    "`epsilon`: eps",
+    "`activation`: nonlinearity",
+    "`expect: {shape: [...]}`: output_shape shape",
+    "a layer of its own: `- dropout: {rate: 0.5}`: dropout",
+    "a layer of its own: `- batch_norm: {}`: batch_norm",
+    "`penalty: {l2: ...}` in `train`: kernel_regularizer",
+    "`init`: kernel_initializer",
+)
 
 
 def layer(

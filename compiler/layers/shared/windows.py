@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
-from compiler.expr.keys.kinds import Choice, Kind, ListOf, OneOf, Option, Value
+from compiler.expr.keys.kinds import Kind, ListOf, OneOf, Value, choice
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.ir.space import Affine
 from compiler.layers.shared.context import ints
@@ -29,9 +29,8 @@ def extent(rank: int) -> Kind:
     return OneOf((POSITIVE, ListOf(POSITIVE, low=rank, high=rank, example=f"[{', '.join(['3'] * rank)}]")))
 
 
-_SAME_OR_VALID = Choice(
-    "padding",
-    (Option("same", "As much as keeps the extents (divided by the stride, rounded up)."), Option("valid", "None.")),
+_SAME_OR_VALID = choice(
+    "padding", same="As much as keeps the extents (divided by the stride, rounded up).", valid="None."
 )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref
 from compiler.expr.units import DIMENSIONLESS
@@ -63,8 +63,7 @@ def _names(d: Draft, entry: Entry, keep: int) -> tuple[str, ...]:
     taken = next((n for n in names if n in d.places), None)
     if taken is not None:
         message = f"`{taken}` is {d.nouns[taken]}, and a variable of the history `{entry.name}`"
-        related = (Related("declared here", d.places[taken]),)
-        d.c.sink.error("E0212", message, entry.key.span, "choose another name", related)
+        d.c.sink.error("E0212", message, entry.key.span, "choose another name", declared_at(d.places[taken]))
         return ()
     d.places |= dict.fromkeys(names, entry.key.span)
     d.nouns |= dict.fromkeys(names, f"a variable of the history `{entry.name}`")

@@ -21,7 +21,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.connect.probability import EXPRESSION
 from compiler.connect.tile import pool_place
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, declared_at
 from compiler.expr.ast import Call, Expr, Ref, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
@@ -144,9 +144,8 @@ def space_of(r: Reader, family: Family) -> Space | None:
     twice = next((e for k in ("spacing", "periodic") if (e := of_rule.entry(k)) is not None), None)
     if own.node is None or twice is None:
         return read_space(of_rule if own.node is None else own, family)
-    related = (Related("`space` stands here", own.span),)
     message = f"`{twice.name}` belongs to `space`, which the entry has"
-    r.c.sink.error("E0107", message, twice.key.span, "leave it out here", related)
+    r.c.sink.error("E0107", message, twice.key.span, "leave it out here", (Related("`space` stands here", own.span),))
     return None
 
 
@@ -173,7 +172,7 @@ def check_grids(a: l0.Population, b: l0.Population, node: tree.Node, family: Fam
     if pooled is not None:
         message = f"`distance` is between places in one plane, and `{pooled.name}` has a plane for each pool"
         help = "write it with `px_i`, `py_i`, `x_i`, `y_i` and those of `j`"
-        family.c.sink.error("E0604", message, node.span, help, (Related("declared here", places[pooled.name]),))
+        family.c.sink.error("E0604", message, node.span, help, declared_at(places[pooled.name]))
         return False
     message = (
         f"`distance` needs populations on one grid: `{a.name}` is {h:,} high and {w:,} wide, "

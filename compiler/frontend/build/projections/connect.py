@@ -22,7 +22,7 @@ import compiler.ir.level0.model as l0
 from compiler.connect import CONNECT, RULES, ConnectRule, Form
 from compiler.connect.probability import EXPRESSION
 from compiler.connect.rule import Args, Misfit, Place, Setting, as_given
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Bool, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.keys.kinds import Block, Flag, OneOf, Value
@@ -110,7 +110,7 @@ def _ambiguous(r: Reader, whole: Expr, c: Context) -> bool:
     ]
     span = tree.within(places[0][0], *places[0][1].span()) if places else r.span
     message = f"`{name}` is the {MEANINGS.get(name, '`spacing` of places')} in a `rule`, and a parameter of the model"
-    related = (Related("the parameter is declared here", scope.places[name]),) if name in scope.places else ()
+    related = declared_at(scope.places.get(name), "the parameter")
     c.sink.error("E0107", message, span, "give the parameter another name", related)
     return True
 

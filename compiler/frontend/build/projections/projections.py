@@ -20,7 +20,7 @@ import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
 from compiler.connect.storage import Asked
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Related, Sink, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import refs
 from compiler.expr.types import Kind
@@ -473,7 +473,7 @@ def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callab
     part = family.real(r.of("occupied"), entry.value, "`occupied`")
     if synapse is not None and synapse.definition is not None and not synapse.definition.vacancies:
         message = f"`occupied` has no effect: the synapse `{synapse.name}` never removes or forms synapses"
-        related = (Related("the synapse is declared here", synapse.span),)
+        related = declared_at(synapse.span, "the synapse")
         family.c.sink.error("E0108", message, entry.key.span, "leave `occupied` out", related)
     return part
 
@@ -539,5 +539,4 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
         else:
             help = "it has no `inputs`"
     message = f"neuron `{neuron.name}` of `{target}` has no input `{into.text}`"
-    related = (Related("the neuron is declared here", neuron.span),)
-    c.sink.error("E0201", message, into.span, help, related)
+    c.sink.error("E0201", message, into.span, help, declared_at(neuron.span, "the neuron"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.units import Dimension, describe
 from compiler.frontend.build.shared.scope import TOTAL, total_name
@@ -63,7 +63,7 @@ def _numbers(
         neuron, built = populations.neuron_of.get(population), populations.built.get(population)
         if neuron is None or built is None:
             return {}
-        related = (Related("the neuron is declared here", neuron.span),)
+        related = declared_at(neuron.span, "the neuron")
         if name not in neuron.params:
             help = did_you_mean(name, neuron.params)
             if help is None and (name in neuron.states or name in neuron.inputs):

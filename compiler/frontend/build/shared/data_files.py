@@ -33,7 +33,8 @@ def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
         if path.is_dir() if folder else path.is_file():
             return path.resolve()
         other = path.is_file() if folder else path.is_dir()
-        near = None if other else did_you_mean(path.name, [n for n in _names_in(path.parent) if n != path.name])
+        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = None if other else did_you_mean(path.name, [n for n in beside if n != path.name])
         leads = os.readlink(path) if path.is_symlink() and not path.exists() else None
     is_other = "is a file, not a folder" if folder else "is a directory, not a file"
     kind = special(path)
@@ -43,10 +44,6 @@ def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
         what, help = "is a link that leads nowhere", f"it names `{leads}`"
     c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
     return None
-
-
-def _names_in(folder: Path) -> list[str]:
-    return [p.name for p in folder.iterdir()] if folder.is_dir() else []
 
 
 def arrays_of(path: Path, file: Scalar, c: Context) -> dict[str, Header] | None:

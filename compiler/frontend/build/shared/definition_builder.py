@@ -10,15 +10,15 @@ Does not: depend on the kind of definition.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import compiler.frontend.build.shared.scope as scopes
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Ref, refs
+from compiler.expr.ast import Binary, Expr, Ref, refs, substitute
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit, unit_meant
@@ -30,6 +30,7 @@ from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.ir.level0.controls import rewritten
 
 TIMES: Final = ("t", "dt")
 Locals = dict[str, tuple[Kind, Dimension | None]]
@@ -76,8 +77,7 @@ class Draft:
             return False
         if name in self.places:
             message = f"`{name}` is {self.nouns[name]} already and cannot be {noun} too"
-            related = (Related("declared here", self.places[name]),)
-            self.c.sink.error("E0212", message, key.span, "choose another name", related)
+            self.c.sink.error("E0212", message, key.span, "choose another name", declared_at(self.places[name]))
             return False
         self.places[name] = key.span
         self.nouns[name] = noun
@@ -221,7 +221,6 @@ def build_dynamics(d: Draft, scope: scopes.Scope) -> tuple[l0.Ode, ...]:
 
 def not_a_state(d: Draft, name: str, span: Span, consequence: str) -> None:
     noun = d.nouns.get(name)
-    related = (Related("declared here", d.places[name]),) if name in d.places else ()
     help: str | None
     if noun is None:
         message = f"`{name}` is no state variable"
@@ -232,7 +231,7 @@ def not_a_state(d: Draft, name: str, span: Span, consequence: str) -> None:
         help = "an input decays by itself; write `decay: ...`" if noun == "an input" else None
         if noun == "a parameter":
             help = "what changes during a run belongs into `state`"
-    d.c.sink.error("E0310", message, span, help, related)
+    d.c.sink.error("E0310", message, span, help, declared_at(d.places.get(name)))
 
 
 def not_assignable(d: Draft, target: str, at: Span, scope: scopes.Scope) -> None:
@@ -242,9 +241,8 @@ def not_assignable(d: Draft, target: str, at: Span, scope: scopes.Scope) -> None
     elif noun is None:
         noun = "a parameter of the model" if target in scope.kinds else f"no name of this {d.noun}"
     place = scope.places.get(target)
-    related = (Related("declared here", place),) if place is not None else ()
     help = "what changes during a run belongs into `state`" if "parameter" in noun else None
-    d.c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help, related)
+    d.c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help, declared_at(place))
 
 
 def assigned(
@@ -332,6 +330,7 @@ class Built(Protocol):
     name: str
     params: dict[str, Dimension | None]
     states: dict[str, Dimension | None]
+    places: dict[str, Span]
     span: Span
 
 
@@ -348,8 +347,30 @@ def unknown_setting(key: Scalar, noun: str, known: Collection[str], of: str, bui
             help = "it is an input, which begins at 0: make it a state that an input is added to in `update`"
         else:
             help = allowed(f"it has the {count(noun, len(known))}", known) if known else f"it has no {noun}s"
-    related = (Related(f"the {of} is declared here", built.span),) if built.span.via is None else ()
+    related = declared_at(built.span, f"the {of}") if built.span.via is None else ()
     c.sink.error("E0201", f"{of} `{built.name}` has no {noun} `{name}`", key.span, help, related)
+
+
+def report_missing(missing: Sequence[str], user: str, built: Built, at: Span, c: Context) -> None:
+    """E0103 for parameters of a definition to which its `user` gives no value."""
+    if missing:
+        names = ", ".join(f"`{m}`" for m in missing)
+        related = tuple(Related("declared here", built.places[m]) for m in missing[:2])
+        message = f"`{user}` gives no value for the parameter{'s' * (len(missing) > 1)} {names} of `{built.name}`"
+        c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`", related)
+
+
+D = TypeVar("D", l0.NeuronDef, l0.SynapseDef)
+
+
+def with_model_params(d: Draft, definition: D, own: Collection[str]) -> D:
+    """The definition with the model parameters that it reads, apart from names of its own; Booleans among them are
+    numbers at run time, so `flag` is read as `flag != 0`."""
+    numbers = d.c.names.numbers
+    model_params = tuple(p for p in numbers if p in d.read and p not in own)
+    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
+    whole = rewritten(definition, lambda e: substitute(e, flags)) if flags else definition
+    return replace(whole, model_params=model_params)
 
 
 def unit_name(dimension: Dimension | None) -> str:

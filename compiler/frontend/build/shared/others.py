@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import refs
 from compiler.expr.units import describe, parse_unit
@@ -84,7 +84,7 @@ def bind_others(
 ) -> tuple[tuple[str, str], ...] | None:
     """The population of each name; None after an error (reported here, or where the population stands)."""
     before, given = len(c.sink.items), {e.name: e for e in entries_of(user.given)}
-    here = (Related(f"the {user.noun} is declared here", user.declared_at),) if user.declared_at.via is None else ()
+    here = declared_at(user.declared_at, f"the {user.noun}") if user.declared_at.via is None else ()
     for name, entry in given.items():
         if name not in {o.name for o in declared}:
             help = did_you_mean(name, [o.name for o in declared])
@@ -98,8 +98,7 @@ def bind_others(
             continue  # it may be meant by the name that is unknown
         if chosen is None:
             message = f"`{user.name}` does not say which population {user.noun} `{user.of}` reads as `{other.name}`"
-            related = (Related("declared here", other.span),)
-            c.sink.error("E0103", message, user.at, f"write `others: {{{other.name}: ...}}`", related)
+            c.sink.error("E0103", message, user.at, f"write `others: {{{other.name}: ...}}`", declared_at(other.span))
             continue
         population = chosen.value.text if isinstance(chosen.value, tree.Scalar) else ""
         if population not in names:
@@ -145,7 +144,7 @@ def check_numbers(p: l0.Population, populations: Mapping[str, l0.Population], at
             help = "each one reads the one with its number, or all read the only one"
             if what == "neurons":
                 help += f"; of several they read a reduction: `{other.name}.pool.{variable}_mean`"
-            c.sink.error("E0604", message, at, help, (Related("declared here", other.span),))
+            c.sink.error("E0604", message, at, help, declared_at(other.span))
             return
         _check_pools(p, read, other, c)
 
@@ -191,6 +190,6 @@ def check_one(
             message = f"`{read.name}`, which all synapses here read as `{other.name}`, has {has:,} {what}"
             help = "a population of one neuron, or of one pool, has one value for all; of their own neurons, "
             help += f"synapses read `pre.{variable}` and `post.{variable}`"
-            c.sink.error("E0604", message, at, help, (Related("declared here", other.span),))
+            c.sink.error("E0604", message, at, help, declared_at(other.span))
             return False
     return True

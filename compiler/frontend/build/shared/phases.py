@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import compiler.frontend.build.shared.scope as scopes
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Related, Sink, declared_at, did_you_mean
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, refs
+from compiler.expr.ast import Ref, refs
 from compiler.expr.parse import Assign
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
@@ -115,7 +115,7 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
         return None
     events = dict(phase.events)
     if event not in events:
-        related = (Related("the phase is declared here", phase.span),)
+        related = declared_at(phase.span, "the phase")
         help = suggested(event, "it has", events, "it has no `events`")
         c.sink.error("E0201", f"phase `{phase_name}` has no event `{event}`", node.span, help, related)
         return None
@@ -153,10 +153,9 @@ def build_actions(
         known = target in targets or target in found_locals
         if not known and (scopes.is_taken(scope, target, node) or "." in target or target in TIMES):
             place = scope.places.get(target)
-            related = () if place is None else (Related("declared here", place),)
             near = did_you_mean(target, targets)
             help = near or (allowed("assignments here may change", targets) if targets else None)
-            d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, related)
+            d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, declared_at(place))
             continue
         if not known and statement.op != "=":
             scopes.no_value_yet(statement, scope, d.c.sink)
@@ -167,7 +166,8 @@ def build_actions(
             names[target] = prefix + target
             scope = with_local(scope, found_locals, target, found, at)
         if found is not None:
-            value = renamed_outside(found.expr, _bindings(names, refs(found.expr)))
+            used = refs(found.expr)
+            value = renamed_outside(found.expr, {a: Ref(b) for a, b in names.items() if a in used and a != b})
             out.append(l0.Set(names.get(target, target), value, statement.span))
     _check_locals(out, {names.get(name, name) for name in found_locals}, d.c.sink)
     return tuple(out)
@@ -190,7 +190,3 @@ def _check_locals(actions: Sequence[l0.Set], local: Collection[str], sink: Sink)
             if s.target in local:
                 own.add(s.target)
         assigned_at |= {s.target: s.span for s in part if s.target in own}
-
-
-def _bindings(names: Mapping[str, str], used: set[str]) -> dict[str, Expr]:
-    return {old: Ref(new) for old, new in names.items() if old in used and old != new}

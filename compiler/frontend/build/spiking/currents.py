@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.simplify import simplify
@@ -159,7 +159,6 @@ def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context)
     dimension = neuron.params.get(name, neuron.inputs.get(name))
     if definition is None:
         return False, dimension
-    related = (Related("it is declared here", neuron.places[name]),) if name in neuron.places else ()
     message = help = None
     if neuron.source != "equations":
         message, help = f"`{name}` of `{target}` does not change in time: its spikes are given", None
@@ -180,7 +179,7 @@ def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context)
             message = f"`{name}` of `{target}` gives {what}, which is computed once"
             help = "write the decay in `dynamics`" if "decay" in what else None
     if message is not None:
-        c.sink.error("E0314", message, into.span, help, related)
+        c.sink.error("E0314", message, into.span, help, declared_at(neuron.places.get(name), "it"))
     return message is None, dimension
 
 

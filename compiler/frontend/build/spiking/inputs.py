@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.expr.ast import Ref
 from compiler.expr.types import Kind
 from compiler.expr.units import FREQUENCY
@@ -98,8 +98,7 @@ def _missing(kind: str, into: Scalar, aim: Aim, known: tuple[str, ...]) -> None:
         help = f"`{into.text}` is a state variable; {help}"
     else:
         help = did_you_mean(into.text, known) or help
-    related = (Related("the neuron is declared here", neuron.span),)
-    aim.currents.c.sink.error("E0201", message, into.span, help, related)
+    aim.currents.c.sink.error("E0201", message, into.span, help, declared_at(neuron.span, "the neuron"))
 
 
 def _poisson(aim: Aim, r: Reader) -> l0.PoissonInput | None:

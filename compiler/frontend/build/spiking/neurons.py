@@ -14,7 +14,7 @@ from typing import Final
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs, substitute
 from compiler.expr.functions import RANDOM
@@ -33,7 +33,6 @@ from compiler.frontend.build.spiking.pools import Pools, explain_absent
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
-from compiler.ir.level0.controls import rewritten
 
 
 @dataclass
@@ -124,7 +123,7 @@ def _check_emptied(
             if read:
                 message = f"`{read[0]}` is empty at `{handler.phase}.{handler.event}`: it has no `decay` and has acted"
                 help = f"keep it in a state: `update: [last = {read[0]}]`"
-                d.c.sink.error("E0802", message, action.span, help, (Related("declared here", d.places[read[0]]),))
+                d.c.sink.error("E0802", message, action.span, help, declared_at(d.places[read[0]]))
             given.add(action.target)
 
 
@@ -316,13 +315,8 @@ def _states_in(when: Expr, d: parts.Draft, definitions: tuple[l0.Set, ...]) -> t
 
 
 def finished(d: parts.Draft, n: l0.NeuronDef) -> l0.NeuronDef:
-    """`n` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag` is read as
-    `flag != 0`."""
+    """`n` with the model parameters that it reads."""
     handlers = (*n.on, *(h for pool in n.pools for h in pool.on))
     own = d.places.keys() | d.locals.keys() | {a.target for h in handlers for a in h.actions}
     own |= {s.target for pool in n.pools for s in pool.update} | {s.target for s in n.after}
-    numbers = d.c.names.numbers
-    model_params = tuple(p for p in numbers if p in d.read and p not in own)
-    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
-    whole = rewritten(n, lambda e: substitute(e, flags)) if flags else n
-    return replace(whole, model_params=model_params)
+    return parts.with_model_params(d, n, own)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.types import Kind
@@ -127,12 +127,11 @@ class Pools:
     def _free(self, name: str, at: Span, places: dict[str, Span], scope_name: str) -> bool:
         c = self.d.c
         if name in self.d.params or name in ("t", "dt"):
-            related = (Related("declared here", self.d.places[name]),) if name in self.d.places else ()
             message = f"`{name}` has a meaning in the equations of the {scope_name} already"
-            c.sink.error("E0212", message, at, "choose another name", related)
+            c.sink.error("E0212", message, at, "choose another name", declared_at(self.d.places.get(name)))
             return False
         if name in places:
-            related = (Related("declared here", places[name]),)
+            related = declared_at(places[name])
             c.sink.error("E0212", f"`{scope_name}.{name}` is declared already", at, "choose another name", related)
             return False
         return True
@@ -170,7 +169,8 @@ class Pools:
             return None, None
         value = whole.args[0]
         unknown = isinstance(value, Ref) and value.name not in scope.kinds
-        if whole.func == "argmax" and not self._variable(value) and not unknown:
+        variable = isinstance(value, Ref) and value.name in {*self.d.states, *self.d.inputs, *self.d.locals}
+        if whole.func == "argmax" and not unknown and not variable:
             message = "`argmax` takes a state, an input or a name that `update` has assigned before"
             c.sink.error("E0311", message, value.span, "assign the expression to a name of its own in `update`")
             return None, None
@@ -189,10 +189,6 @@ class Pools:
         """Names assigned in `update`."""
         texts = [n.text for n in listed(self.d.node.get("update")) if isinstance(n, Scalar)]
         return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
-
-    def _variable(self, e: object) -> bool:
-        d = self.d
-        return isinstance(e, Ref) and (e.name in d.states or e.name in d.inputs or e.name in d.locals)
 
 
 def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
@@ -226,7 +222,7 @@ def count_pools(name: str, r: Reader, size: int, shape: tuple[int, ...], definit
         c.sink.error("E0106", message, node.span, "leave `pools` out")
     elif not any(p.scope == "pool" for p in definition.pools):
         message = f"`{name}` has `pools`, but its neuron `{definition.name}` has no `pool`"
-        related = (Related("the neuron is declared here", definition.span),) if definition.span.via is None else ()
+        related = declared_at(definition.span, "the neuron") if definition.span.via is None else ()
         help = "what pools compute stands in the neuron: `pool: {reduce: {v_mean: mean(v)}}`"
         c.sink.error("E0108", message, node.span, help, related)
     elif size % count:

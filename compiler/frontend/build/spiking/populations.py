@@ -24,7 +24,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.files.array_files import HDF5
 from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
-from compiler.frontend.build.shared.definition_builder import unknown_setting
+from compiler.frontend.build.shared.definition_builder import report_missing, unknown_setting
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_numbers
@@ -292,12 +292,7 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
             value = following(value, values, f"parameter `{decl.name}` of `{name}`", d.at, c, d.size, d.shape)
         if value is not None:
             values[decl.name] = value
-    if missing:
-        names = ", ".join(f"`{m}`" for m in missing)
-        plural = "s" if len(missing) > 1 else ""
-        related = tuple(Related("declared here", neuron.places[m]) for m in missing[:2])
-        message = f"`{name}` gives no value for the parameter{plural} {names} of `{neuron.name}`"
-        c.sink.error("E0103", message, d.at, f"write `params: {{{missing[0]}: ...}}`", related)
+    report_missing(missing, name, neuron, d.at, c)
     return values
 
 

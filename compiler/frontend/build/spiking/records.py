@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.units import parse_unit
 from compiler.frontend.build.shared.phases import find_moment
@@ -56,8 +56,11 @@ class Recorded:
     trials: bool = False
     """Whether samples are trials, which are not recorded."""
 
-    def lacks(self, what: str, entry: str, at: Span, c: Context) -> None:
-        """Report what is read, but not recorded; `entry`: what `record` lacks."""
+    def lacks(self, kind: str, what: str, entry: str, at: Span, c: Context) -> None:
+        """Report what is read, but not recorded, unless it may be an entry of this kind that was refused; `entry`: what
+        `record` lacks."""
+        if kind in self.refused:
+            return
         if self.trials:
             help = "of trials, a `metric` can be expected, and `training` and `confusion` drawn"
             c.sink.error("E0802", f"{what}: trials of a training are not", at, help)
@@ -104,7 +107,8 @@ def build_records(
         source = r.get("from")
         if kind in ("synapses", "histogram"):
             _of_synapses(kind, e)
-            if not _synapses_made(kind, r, out):
+            variables = items_of(r.get("variables")) if kind == "synapses" else ()
+            if any((r.word("from"), text_of(item)) not in out.weighed for item in variables):
                 out.refused.add(kind)
             continue
         names = recorded_populations(kind, r, source, populations)
@@ -163,12 +167,6 @@ def _made(kind: str, names: tuple[str, ...], r: Reader, populations: Populations
         traced = _traced(names, r, populations)
         return all((name, item.text) in out.variables for name in names for item in traced[name])
     return set(names) <= (out.spiking if kind == "spikes" else out.rated)
-
-
-def _synapses_made(kind: str, r: Reader, out: Recorded) -> bool:
-    if kind == "histogram":
-        return True
-    return all((r.word("from"), text_of(item)) in out.weighed for item in items_of(r.get("variables")))
 
 
 def _spikes(names: tuple[str, ...], e: _Entry, node: Node) -> None:
@@ -395,8 +393,7 @@ def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bo
     if item.text not in known:
         help = suggested(item.text, "they have", known, "they have no state")
         message = f"the synapses of `{projection.name}` have no variable `{item.text}`"
-        related = (Related("the projection is declared here", projection.span),)
-        c.sink.error("E0201", message, item.span, help, related)
+        c.sink.error("E0201", message, item.span, help, declared_at(projection.span, "the projection"))
         return False
     if projection.storage in ("bitmask", "procedural"):
         message = f"the synapses of `{projection.name}` are not stored: its storage is `{projection.storage}`"
@@ -411,9 +408,8 @@ def _no_variable(item: Scalar, name: str, neuron: BuiltNeuron, known: list[str],
         help = f"`{item.text}` is a parameter, which does not change"
     elif help is None:
         help = allowed("it has", known) if known else "it has no state"
-    related = (Related("the neuron is declared here", neuron.span),)
     message = f"neuron `{neuron.name}` of `{name}` has no state variable or input `{item.text}`"
-    c.sink.error("E0201", message, item.span, help, related)
+    c.sink.error("E0201", message, item.span, help, declared_at(neuron.span, "the neuron"))
 
 
 def _clashes(record: l0.RecordTraces, items: list[Scalar], e: _Entry) -> bool:
@@ -469,28 +465,14 @@ def _range(low: int, high: int, name: str, at: Span, c: Context) -> tuple[int, .
 
 
 def _outside(index: int, name: str, size: int, at: Span, populations: Populations, c: Context) -> None:
-    related = (Related("the population is declared here", populations.places[name]),)
+    related = declared_at(populations.places[name], "the population")
     message = f"`{name}` has no neuron {index:,}: it has {size:,}, counted from 0"
     c.sink.error("E0106", message, at, f"the last one is {size - 1:,}", related)
 
 
 def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, populations: Populations) -> bool:
-    for name in names:
-        if name not in recorded.spiking:
-            if "spikes" in recorded.refused or populations.silence_told(name, node.span):
-                return False  # the error was reported there
-            message = f"the spikes of `{name}` are not recorded"
-            recorded.lacks(message, f"spikes: {{from: {name}}}", node.span, populations.c)
-            return False
-    return True
-
-
-def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: Context) -> bool:
-    for name in names:
-        if (name, variable.text) not in recorded.variables:
-            if "trace" in recorded.refused:
-                return False  # the error was reported there
-            message = f"`{variable.text}` of `{name}` is not recorded"
-            recorded.lacks(message, f"trace: {{from: {name}, variables: [{variable.text}]}}", variable.span, c)
-            return False
-    return True
+    missing = next((n for n in names if n not in recorded.spiking), None)
+    if missing is not None and not populations.silence_told(missing, node.span):
+        what = f"the spikes of `{missing}` are not recorded"
+        recorded.lacks("spikes", what, f"spikes: {{from: {missing}}}", node.span, populations.c)
+    return missing is None

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
@@ -80,7 +80,7 @@ def select_one(item: Scalar, populations: Populations, c: Context) -> tuple[str,
     if text in populations.places:
         if members is not None and set(members) != {text}:
             message = f"`{text}` is a population and a class; which one is meant?"
-            related = (Related("the population is declared here", populations.places[text]),)
+            related = declared_at(populations.places[text], "the population")
             c.sink.error("E0212", message, item.span, "give one of them another name", related)
             return None
         return (text,)

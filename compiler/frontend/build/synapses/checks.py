@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related, Sink, declared_at
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
@@ -204,8 +204,7 @@ def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
                 message = f"`form` tests vacant places, which have no `{wrong[0]}`"
                 side = "source" if end == "pre" else "target"
                 help = f"it may read the {side} (`{end}.v`), sums over its synapses (`sum_{end}(1)`), and draw"
-                related = (Related("declared here", d.places[wrong[0]]),) if wrong[0] in d.places else ()
-                d.c.sink.error("E0302", message, action.span, help, related)
+                d.c.sink.error("E0302", message, action.span, help, declared_at(d.places.get(wrong[0])))
 
 
 def _of_a_synapse(e: Expr, end: str, d: SynapseDraft) -> set[str]:

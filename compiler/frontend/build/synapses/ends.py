@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, substitute
 from compiler.expr.types import Kind
@@ -160,13 +160,13 @@ def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
     for name in d.traces[end]:
         if name in neuron.places:
             message = f"`{end}.{name}` is a variable of `{end}` and one of the {side} neuron `{neuron.name}` too"
-            related = (Related("declared here", neuron.places[name]),)
+            related = declared_at(neuron.places[name])
             d.c.sink.error("E0212", message, d.places[f"{end}.{name}"], "choose another name", related)
     read = {n for e, n in mentions(d.node) if e == end}
     for name in d.times[end]:
         if name in neuron.places and name in read:
             message = f"`{end}.{name}` is {what_time(name)}, and the {side} neuron has a variable of that name"
-            related = (Related("declared here", neuron.places[name]),)
+            related = declared_at(neuron.places[name])
             d.c.sink.error("E0212", message, d.node.span, "rename the variable of the neuron", related)
 
 

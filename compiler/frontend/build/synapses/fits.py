@@ -15,7 +15,7 @@ import compiler.frontend.build.synapses.checks as checks
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
 from compiler.connect.storage import Asked, Need, refused
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related, Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import calls, refs
 from compiler.expr.inline import reads_through
@@ -52,19 +52,15 @@ def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family:
         sink.error("E0108", message, weight.key.span, help)
         return False
     if not synapse.delivers:
-        what = "names every input itself" if _sends(synapse) else "delivers nothing"
+        what = (
+            "names every input itself"
+            if synapse.definition is not None and synapse.definition.sends
+            else "delivers nothing"
+        )
         message = f"`deliver` has no effect: the synapse `{synapse.name}` {what}"
-        related = (Related("the synapse is declared here", synapse.span),)
-        sink.error("E0108", message, deliver.key.span, "leave `deliver` out", related)
+        sink.error("E0108", message, deliver.key.span, "leave `deliver` out", declared_at(synapse.span, "the synapse"))
         return False
     return True
-
-
-def _sends(synapse: BuiltSynapse) -> bool:
-    s = synapse.definition
-    if s is None:
-        return False
-    return bool(s.sends)
 
 
 def check_spikes(
@@ -90,14 +86,15 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
         help = "what is read of the source with the delay is written `delayed(pre.v)`"
         if any(e.end == "pre" for e in s.events):
             help += "; an event whose statements run after the delay has `delayed: true`"
-        sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
+        sink.error("E0802", message, delay.key.span, help, declared_at(s.span, "the synapse"))
     for end, entry in (("pre", delay), ("post", back)):
         if entry is not None and any(m.delays_of(end) is not None for m in members):
             _check_apart(end, entry, block, s, sink)
     if back is not None and not used["post"] and any(m.back_delay or m.back_delays for m in members):
         message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
-        related = (Related("the synapse is declared here", s.span),)
-        sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
+        sink.error(
+            "E0108", message, back.key.span, "leave it out, or write `on_post`", declared_at(s.span, "the synapse")
+        )
 
 
 def _check_apart(end: str, entry: tree.Entry, block: tree.Mapping, s: l0.SynapseDef, sink: Sink) -> None:
@@ -108,13 +105,13 @@ def _check_apart(end: str, entry: tree.Entry, block: tree.Mapping, s: l0.Synapse
     for name in checks.late_times(s, end):
         message = f"`{entry.name}` differs from synapse to synapse, but `{name}` is held once per {side} neuron"
         help = f"give one delay per projection, or hold it as a state: `on_{end}: [last = t]`"
-        sink.error("E0802", message, at, help, (Related("the synapse is declared here", s.span),))
+        sink.error("E0802", message, at, help, declared_at(s.span, "the synapse"))
         return
     for event in (e for e in s.events if e.end == end and (read_delayed(e.when) or refs(e.when) & traces)):
         message = f"`{entry.name}` differs from synapse to synapse, but the condition of `{event.name}` is tested once "
         message += f"per {side} neuron"
         help = "give one delay per projection, or move the test into `do`"
-        sink.error("E0802", message, at, help, (Related("it is declared here", event.span),))
+        sink.error("E0802", message, at, help, declared_at(event.span, "it"))
         return
     clear = block.entry("clear")
     if clear is not None and traces:
@@ -152,7 +149,7 @@ def _unprompted(s: l0.SynapseDef) -> Iterator[tuple[l0.Action, ...]]:
 
 def check_clear(block: tree.Mapping, s: l0.SynapseDef, c: Context) -> None:
     """`clear` of a synapse that waits for no spikes, or reads what is on its way without them."""
-    clear, related = block.entry("clear"), (Related("the synapse is declared here", s.span),)
+    clear, related = block.entry("clear"), declared_at(s.span, "the synapse")
     if clear is None:
         return
     if not any(checks.takes_spikes(s, end) or checks.delayed_events(s, end) for end in ENDS):

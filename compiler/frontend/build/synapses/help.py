@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from compiler.core.diagnostics import Diagnostic, Related, Sink
+from compiler.core.diagnostics import Diagnostic, Sink, declared_at
 from compiler.frontend.build.shared.random_help import WORD, words_of
 from compiler.frontend.build.shared.values import mapping
 from compiler.frontend.build.synapses.statements import SynapseDraft
@@ -78,11 +78,10 @@ def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
         help = f"a `{end}` block reads its own variables and the synapse's parameters"
         return replace(found, help=help)
     message = f"the {side_of(end)} neuron `{neuron.name}` has no `{name}`"
-    related = (Related("the neuron is declared here", neuron.span),)
     other = "post" if end == "pre" else "pre"
     if name in d.traces[other]:
         found = replace(found, help=f"`{name}` is a variable of `{other}`: write `{other}.{name}`")
-    return replace(found, message=message, related=(*found.related, *related))
+    return replace(found, message=message, related=(*found.related, *declared_at(neuron.span, "the neuron")))
 
 
 def _of_an_end(name: str, d: SynapseDraft) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, declared_at
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.inline import reads_through
 from compiler.expr.types import Kind
@@ -80,11 +80,11 @@ def _possible(s: l0.SynapseDef, parameter: str, value: Expr, what: str, node: No
     elif s.event_driven and any(parameter in reads_through(o.rhs, pairs_of(s.lets)) for o in s.dynamics):
         message = f"{what} changes in time, but the equations of `{s.name}` are solved at spikes only"
         help = "leave `event_driven` out: then they are integrated in every step"
-        related = (Related("the synapse is declared here", s.span),)
+        related = declared_at(s.span, "the synapse")
     elif (user := _follows(s, parameter)) is not None:
         message = f"{what} changes in time, but `{user}` follows from it, which is one value"
         help = "give it a number" if "." in user else f"give `{user}` a value of its own"
-        related = (Related("the synapse is declared here", s.span),)
+        related = declared_at(s.span, "the synapse")
     else:
         return True
     c.sink.error("E0802", message, node.span, help, related)

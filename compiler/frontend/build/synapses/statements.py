@@ -13,7 +13,7 @@ from typing import Final
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
@@ -80,7 +80,8 @@ def build_actions(
         if statement is None:
             names.scope = unsure_of(node, names.scope)
             continue
-        value, taken = _value(statement), Taken({}, {})
+        value = statement.call if isinstance(statement, Do) else statement.value
+        taken = Taken({}, {})
         transposing = (
             transposes and isinstance(statement, Assign) and "transpose" in calls(value) - scope.functions.keys()
         )
@@ -114,10 +115,6 @@ class _Locals:
         """The statement `node` waits for all synapses."""
         self.gone |= {name: self.scope.places.get(name, node.span) for name in self.local}
         self.local, self.scope = {}, self.own
-
-
-def _value(statement: Assign | Do) -> Expr:
-    return statement.call if isinstance(statement, Do) else statement.value
 
 
 def _with_value(statement: Assign | Do, value: Expr) -> Assign | Do:
@@ -342,6 +339,6 @@ def input_of(d: SynapseDraft, end: str, name: str, at: Span) -> tuple[Dimension 
     elif help is None:
         help = allowed("its inputs are", neuron.inputs) if neuron.inputs else "it has no `inputs`"
     side = "target" if end == "post" else "source"
-    related = (Related("the neuron is declared here", neuron.span),)
+    related = declared_at(neuron.span, "the neuron")
     d.c.sink.error("E0201", f"the {side} neuron `{neuron.name}` has no input `{name}`", at, help, related)
     return None

@@ -20,7 +20,6 @@ import compiler.frontend.build.synapses.ends as neuron_ends
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Severity, Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.instances.shared import shared_states
@@ -37,7 +36,6 @@ from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft
 from compiler.frontend.language.spiking.synapses import SYNAPSE, SYNAPSE_EVENT
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.controls import rewritten
 
 _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 
@@ -176,7 +174,8 @@ def build_synapse(
     explain_undeclared(d, before)
     definition: l0.SynapseDef | None = None
     if not _wrong(c.sink, before):
-        definition = _finished(d, made)
+        local = {a.target for a in made.actions if isinstance(a, l0.Set)}  # of another file, called as a parameter is
+        definition = parts.with_model_params(d, made, d.places.keys() | local)
         c.unread_params.read(_of_neurons(d))
         if ends is None and not given:
             parts.note_unread(d, made.params, "synapse")
@@ -266,19 +265,6 @@ def _of_neurons(d: SynapseDraft) -> list[Span]:
     """The declarations of the neuron variables that the synapse reads."""
     found = ((d.ends.of(end), name) for end, _, name in (n.partition(".") for n in d.read) if end in ENDS)
     return [neuron.places[name] for neuron, name in found if neuron is not None and name in neuron.places]
-
-
-def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
-    """`s` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag`
-    is read as `flag != 0`."""
-    numbers = d.c.names.numbers
-    local = {a.target for a in s.actions if isinstance(a, l0.Set)}  # of another file, with the name of a parameter
-    model_params = tuple(p for p in numbers if p in d.read and p not in d.places and p not in local)
-    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
-    if not flags:
-        return replace(s, model_params=model_params)
-
-    return replace(rewritten(s, lambda e: substitute(e, flags)), model_params=model_params)
 
 
 def drawn_value(

@@ -14,7 +14,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form, rule_of
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, declared_at
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import suggested
@@ -36,7 +36,7 @@ def mirrored(
     if synapse is None:
         return p  # refused: `mirror` needs a synapse
     used = [a for h in synapse.on for a in h.actions if isinstance(a, l0.Transpose) and a.projection == MIRROR]
-    related = (Related(f"the synapse `{synapse.name}` is declared here", synapse.span),)
+    related = declared_at(synapse.span, f"the synapse `{synapse.name}`")
     if mirror is None:
         if used and MIRROR not in named:
             message = f"`{p.name}` does not say which projection is the `mirror` of its synapse"

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related, Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.places.values import place_numbers, placed_value, reads_places
-from compiler.frontend.build.shared.definition_builder import unknown_setting
+from compiler.frontend.build.shared.definition_builder import report_missing, unknown_setting
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.scope import TOTAL, Wanted, check_expression, total_name
@@ -92,14 +92,7 @@ class _Reader:
             place = self.at if node is None else node.span
             if value is not None and (isinstance(value, l0.Const) or not self.shared(decl.name, place)):
                 out[decl.name] = value
-        if missing:
-            listed = ", ".join(f"`{m}`" for m in missing)
-            message = (
-                f"`{self.family.name}` gives no value for the parameter{'s' if len(missing) > 1 else ''} {listed} "
-                f"of `{self.synapse.name}`"
-            )
-            related = tuple(Related("declared here", self.synapse.places[m]) for m in missing[:2])
-            c.sink.error("E0103", message, self.at, f"write `params: {{{missing[0]}: ...}}`", related)
+        report_missing(missing, self.family.name, self.synapse, self.at, c)
         whole = len(out) == len(self.definition.params) and self.decays(out, env)
         return out if whole else None
 
@@ -208,8 +201,7 @@ class _Reader:
             return l0.Formula(with_numbers(formula.expr, numbers), formula.span)
         if isinstance(formula.expr, Ref) and formula.expr.name in known:
             return l0.Const(known[formula.expr.name], formula.span)
-        related = (Related("by this formula", formula.span),)
-        found = valued(formula.expr, numbers, what, self.at, c.sink, related)
+        found = valued(formula.expr, numbers, what, self.at, c.sink, (Related("by this formula", formula.span),))
         return None if found is None else l0.Const(found, formula.span)
 
 
@@ -245,7 +237,7 @@ def read_settings(
         both = [n for n in family.mentions(node) if n in synapse.params and n in family.values]
         if both:
             message = f"`{both[0]}` is a value of this projection and a parameter of `{synapse.name}`: which is meant?"
-            related = (Related("the parameter is declared here", synapse.places[both[0]]),)
+            related = declared_at(synapse.places[both[0]], "the parameter")
             family.c.sink.error("E0212", message, node.span, "give the value under `values` another name", related)
             reader.wrong = True
     read = set[str]().union(*(words_of(node) for node in reader.init.values())) & synapse.params.keys()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.files.array_files import Header
 from compiler.files.data_source import place_of
@@ -78,10 +78,15 @@ def _missing(built: Built, at: Span) -> tuple[l0.Data, dict[str, Found]]:
     for name, declared in built.inputs.items():
         if name in built.computed:
             continue
-        kind = "i" if declared.dtype == "int32" else "f"
-        found[name] = name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), declared.span
+        found[name] = _substitute(name, built, declared.span)
     files = tuple((n, "", n) for n in found)
     return l0.Data("", tuple((n, n, 1.0) for n in found), 0.0, files=files, span=at), found
+
+
+def _substitute(name: str, built: Built, at: Span) -> Found:
+    """An array for an input, with enough samples for all checks of their number."""
+    dtype = built.inputs[name].dtype
+    return name, Header((1 << 20, *(built.shapes[name] or ())), "i" if dtype == "int32" else "f", dtype), at
 
 
 def _memory(text: str) -> int:
@@ -122,9 +127,7 @@ class _Reader:
         columns = items_of(settings.get("columns")) if settings is not None else ()
         if columns:
             self.columns.append((name, tuple(n.text for n in columns if isinstance(n, Scalar))))
-        declared = built.inputs[name]
-        kind = "i" if declared.dtype == "int32" else "f"
-        return name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), node.span
+        return _substitute(name, built, node.span)
 
     def source(self, name: str, node: Node) -> Found | None:
         """The source array of an input."""
@@ -207,7 +210,7 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
             out[entry.name] = entry.value
     for name, declared in built.inputs.items():
         if name not in inputs and not misspelt and name not in built.computed:  # else it may be the intended one
-            related = (Related("the input is declared here", declared.span),)
+            related = declared_at(declared.span, "the input")
             message = f"`data` does not say which array the input `{name}` is read from"
             c.sink.error("E0103", message, inputs.span, f"write `inputs: {{{name}: ...}}`", related)
     return out
@@ -268,9 +271,8 @@ def _strata(node: Node, built: Built, data: l0.Data, c: Context) -> tuple[str, s
         c.sink.error("E0201", f"the network has no input `{node.text}`", node.span, help)
         return None
     if node.text not in whole_:
-        related = (Related("it is declared here", declared.span),)
         message = f"`{node.text}` is no class: `stratify` needs an input of one whole number"
-        c.sink.error("E0802", message, node.span, None, related)
+        c.sink.error("E0802", message, node.span, None, declared_at(declared.span, "it"))
         return None
     key = next((a for n, a, _ in data.arrays if n == node.text), None)
     return None if key is None else place_of(data, key)
@@ -280,7 +282,7 @@ def _fits(
     declared: l0.TensorInput, shape: tuple[int, ...] | None, at: Span, text: str, header: Header, c: Context
 ) -> bool:
     """Whether an array of the file holds samples of an input."""
-    related = (Related("the input is declared here", declared.span),)
+    related = declared_at(declared.span, "the input")
     name = declared.name
     whole = declared.dtype == "int32"
     help = None if shape is None else sample_help(name, shape, whole, header.shape, header.kind, fixed=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, declared_at
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Flag, OneKey
 from compiler.expr.units import DIMENSIONLESS
@@ -89,15 +89,14 @@ def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) ->
         declared = built.inputs[mask.text]
         message = f"the mask `{mask.text}` has the shape {shown(shape)}, but the losses of a sample {shown(each)}"
         help = "it may leave out last axes: `[]` is one number for each sample" if each else None
-        related = (Related("the input is declared here", declared.span),)
-        c.sink.error("E0501", message, mask.span, help, related)
+        c.sink.error("E0501", message, mask.span, help, declared_at(declared.span, "the input"))
         return None
     return replace(loss, mask=mask.text, ignore=number)
 
 
 def _not_integers(what: str, given: Scalar, shape: str, built: Built, c: Context, help: str | None = None) -> None:
     """E0501: a network input is not `what` it has to be: integers of this shape, unless `help` says otherwise."""
-    related = (Related("the input is declared here", built.inputs[given.text].span),)
+    related = declared_at(built.inputs[given.text].span, "the input")
     help = help or f"declare it with `{{shape: {shape}, dtype: int32}}`"
     c.sink.error("E0501", f"{what}, but `{given.text}` is not", given.span, help, related)
 
@@ -106,7 +105,6 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs[target.text]
     assert shape is not None
-    related = (Related("the input is declared here", declared.span),)
     if not shape or shape[-1] < 2:
         message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
         help = "for one score, of yes or no, write `binary_cross_entropy`" if shape else None
@@ -116,7 +114,7 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
         message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
         help = f"put `flatten` and `dense` before the loss, or declare `{target.text}` as one class at each place: "
         help += f"`{{shape: {shown(shape[:-1])}, dtype: int32}}`"
-        c.sink.error("E0501", message, prediction.span, help, related)
+        c.sink.error("E0501", message, prediction.span, help, declared_at(declared.span, "the input"))
         return False
     if declared.dtype != "int32" or wanted != shape[:-1]:
         what = "the class's number" if len(shape) == 1 else "a class's number at each place"
@@ -158,7 +156,7 @@ def _places_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bu
     declared = built.inputs[target.text]
     if declared.dtype != "real" or built.shapes[target.text] != shape[:-1]:
         message = f"the target of `{kind.name}` is a real number for each place, but `{target.text}` is not"
-        related = (Related("the input is declared here", declared.span),)
+        related = declared_at(declared.span, "the input")
         c.sink.error("E0501", message, target.span, f"declare it with `{{shape: {shown(shape[:-1])}}}`", related)
         return False
     return True
@@ -207,7 +205,7 @@ def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Buil
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs.get(target.text)
     assert shape is not None and wanted is not None
-    related = () if declared is None else (Related("the input is declared here", declared.span),)
+    related = () if declared is None else declared_at(declared.span, "the input")
     what = "its target " if kind.answers is not Answers.PLACES else ""
     if declared is not None and declared.dtype != "real":
         message = f"the target of `{kind.name}` holds real numbers, but `{target.text}` whole ones"
@@ -298,9 +296,8 @@ def _reference(node: Node | None, built: Built, c: Context, *, layer: bool | Non
     noun = "layer" if layer else "network input" if layer is False else "layer or network input"
     if node.text in built.places:
         other = "an input of the network" if layer else "a layer"
-        related = (Related("declared here", built.places[node.text]),)
         message = f"`{node.text}` is {other}; a {noun} is needed here"
-        c.sink.error("E0201", message, node.span, None, related)
+        c.sink.error("E0201", message, node.span, None, declared_at(built.places[node.text]))
         return None
     help = suggested(node.text, f"the {noun}s are", known)
     c.sink.error("E0201", f"there is no {noun} `{node.text}`", node.span, help)
@@ -356,9 +353,8 @@ def _within(
     low, high = min(a for a, _ in ends), max(b for _, b in ends)
     if low < 0 or high >= count:
         message = f"the {noun} of `{array}` go from {low} to {high}, but {has}"
-        related = (Related("the layer is declared here", place),)
         help = f"`ignore: {low}` in the loss leaves out what has no class" if lets and low < 0 else None
-        c.sink.error("E0703", message, at, help, related)
+        c.sink.error("E0703", message, at, help, declared_at(place, "the layer"))
 
 
 # ------------------------------------------------------------------------------------------- metrics

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
 from compiler.expr.functions import called_table
@@ -248,7 +248,7 @@ def _declare(r: _Reader, name: str, place: Span) -> bool:
         r.c.sink.error("E0107", message, place, f"for example `{name}_layer`")
     if name in r.out.places:
         noun = "an input" if name in r.out.inputs else "a layer"
-        related = (Related("it is declared here", r.out.places[name]),)
+        related = declared_at(r.out.places[name], "it")
         r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
         r.previous = f"{name}'"  # a layer of unknown shape, for its readers
         r.out.shapes[r.previous] = None
@@ -453,14 +453,12 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
             return None
         if not kind.integers and not beside and declared is not None and declared.dtype != "real":
             message = f"`{name}` holds whole numbers; layers read real ones"
-            related = (Related("declared here", declared.span),)
-            c.sink.error("E0501", message, item.span, None, related)
+            c.sink.error("E0501", message, item.span, None, declared_at(declared.span))
             return None
         return name
     if name in r.named:
         message = f"the layer `{name}` comes later; a layer reads layers before it"
-        related = (Related("it stands here", r.named[name]),)
-        c.sink.error("E0201", message, item.span, None, related)
+        c.sink.error("E0201", message, item.span, None, (Related("it stands here", r.named[name]),))
         return None
     help = suggested(name, "before this one there are", r.out.places)
     c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
@@ -486,22 +484,20 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[st
     name = node.text
     if name in r.functions.known:
         function = r.functions.known[name]
-        if function is not None and len(function.args) != 1:
-            message = f"an activation takes one argument; `{name}` takes {len(function.args)}"
-            related = (Related("the function is declared here", function.span),)
-            r.c.sink.error("E0304", message, node.span, None, related)
-            return None, None
-        if function is not None and function.args[0] not in refs(function.body):
+        if function is None:
+            return name, None
+        code, help = "E0802", None
+        if len(function.args) != 1:
+            code, message = "E0304", f"an activation takes one argument; `{name}` takes {len(function.args)}"
+        elif function.args[0] not in refs(function.body):
             message = f"`{name}` gives the same for every `{function.args[0]}`; an activation must depend on it"
-            related = (Related("the function is declared here", function.span),)
-            r.c.sink.error("E0802", message, node.span, None, related)
-            return None, None
-        if function is not None and any(called_table(f) for f in calls(function.body)):
+        elif any(called_table(f) for f in calls(function.body)):
             message = f"`{name}` reads a lookup table, which a network of layers cannot"
-            related = (Related("the function is declared here", function.span),)
-            r.c.sink.error("E0802", message, node.span, "write it as an expression of its argument", related)
-            return None, None
-        return name, None if function is None else r.functions.closed(name)
+            help = "write it as an expression of its argument"
+        else:
+            return name, r.functions.closed(name)
+        r.c.sink.error(code, message, node.span, help, declared_at(function.span, "the function"))
+        return None, None
     if name in ACTIVATIONS:
         return name, None
     help = f"`{_OTHER_NAMES[name]}` is the same" if name in _OTHER_NAMES else None

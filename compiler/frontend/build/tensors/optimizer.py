@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Sink, declared_at, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, calls, children, refs, show, substitute
 from compiler.expr.inline import Definition
@@ -206,8 +206,7 @@ def _declare(key: Scalar, noun: str, places: dict[str, Span], c: Context) -> boo
         c.sink.error("E0107", message, key.span)
         return False
     if name in places:
-        related = (Related("declared here", places[name]),)
-        c.sink.error("E0212", f"`{name}` is declared twice", key.span, "choose another name", related)
+        c.sink.error("E0212", f"`{name}` is declared twice", key.span, "choose another name", declared_at(places[name]))
         return False
     places[name] = key.span
     return True
@@ -233,9 +232,10 @@ def _params(
             node = inner.get("value")
         own = given.get(entry.name) if given is not None else None
         if own is None and node is None and given is not None:
-            related = (Related("declared here", entry.key.span),)
             message = f"optimizer `{name}` needs a value for `{entry.name}`"
-            c.sink.error("E0103", message, at, f"write `{{{name}: {{{entry.name}: ...}}}}`", related)
+            c.sink.error(
+                "E0103", message, at, f"write `{{{name}: {{{entry.name}: ...}}}}`", declared_at(entry.key.span)
+            )
         if own is not None and is_schedule(own, c):
             scheduled = read_schedule(own, c, entry.name)
             if scheduled is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
@@ -72,7 +72,7 @@ class Activities:
     def _known(self, variable: Scalar, population: str, neuron: BuiltNeuron) -> bool:
         """Whether the variable can be read, with an error if not."""
         sink, text = self.c.sink, variable.text
-        related = (Related("the neuron is declared here", neuron.span),)
+        related = declared_at(neuron.span, "the neuron")
         own = (*neuron.states, *neuron.inputs)
         if text in COUNTED and text in own:
             message = f"`{text}` is a variable of `{population}`, and means its spikes here"

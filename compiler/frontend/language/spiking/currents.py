@@ -48,13 +48,11 @@ TIMED_ARRAY = k.Block(
         ),
         k.Field(
             "order",
-            k.Choice(
+            k.choice(
                 "order",
-                (
-                    k.Option("sequential", "As they stand."),
-                    k.Option("shuffled", "In another random order in each pass through them."),
-                    k.Option("dealt", "Shuffled; the instances of the network share a pass, and take values in turn."),
-                ),
+                sequential="As they stand.",
+                shuffled="In another random order in each pass through them.",
+                dealt="Shuffled; the instances of the network share a pass, and take values in turn.",
             ),
             "The order of the trials' values. All arrays of a phase with as many rows have the same; each instance of "
             "the network has its own, unless they are dealt.",
@@ -110,13 +108,7 @@ CURRENT = k.Block(
         ),
         k.Field(
             "on",
-            k.MapOf(
-                "event",
-                STATEMENTS,
-                key=rf"^{k.NAME}\.{k.NAME}$",
-                key_example="trial.start",
-                example="{trial.start: [x = 0]}",
-            ),
+            v.handlers(STATEMENTS, "trial.start", "[x = 0]"),
             "Assignments that run at events of `phases`: at 0 ms before `value` is taken in the trial's first step, at "
             "later ones after `update`, at the end of the step that ends then.",
             example="on: {trial.start: [x = amplitude * random()]}",
@@ -130,7 +122,7 @@ CURRENT = k.Block(
         ),
         k.Field(
             "source",
-            k.Choice("source", (k.Option("array", "An array of values; the parameters are `values` and `every`."),)),
+            k.choice("source", array="An array of values; the parameters are `values` and `every`."),
             "For currents without an expression: where their values come from.",
         ),
     ),

@@ -37,22 +37,15 @@ LET = k.Field(
     example="let: {i_total: g_l * (e_l - v) + i_syn}",
 )
 
-METHOD = k.Choice(
+METHOD = k.choice(
     "integration method",
-    (
-        k.Option(
-            "auto",
-            "`exact` where the equations are linear, `exponential_euler` where each is in its own "
-            "variable, `rk4` otherwise.",
-        ),
-        k.Option("exact", "The solution itself; for linear equations, coupled ones too."),
-        k.Option(
-            "exponential_euler", "Exact in a variable's own linear part, others held for the step, `t` in its middle."
-        ),
-        k.Option("euler", "Forward Euler, first order."),
-        k.Option("rk2", "The midpoint rule, second order."),
-        k.Option("rk4", "The classical Runge-Kutta rule, fourth order."),
-    ),
+    auto="`exact` where the equations are linear, `exponential_euler` where each is in its own "
+    "variable, `rk4` otherwise.",
+    exact="The solution itself; for linear equations, coupled ones too.",
+    exponential_euler="Exact in a variable's own linear part, others held for the step, `t` in its middle.",
+    euler="Forward Euler, first order.",
+    rk2="The midpoint rule, second order.",
+    rk4="The classical Runge-Kutta rule, fourth order.",
 )
 
 INPUT = k.Block(
@@ -260,15 +253,10 @@ NEURON = k.Block(
         ),
         k.Field(
             "source",
-            k.Choice(
+            k.choice(
                 "source",
-                (
-                    k.Option(
-                        "spike_times",
-                        "Spikes at given times, as `library/neurons/spike_times` has them. The neuron declares the "
-                        "parameters `times`, `indices` and, for `round: nearest`, `round`.",
-                    ),
-                ),
+                spike_times="Spikes at given times, as `library/neurons/spike_times` has them. The neuron declares the "
+                "parameters `times`, `indices` and, for `round: nearest`, `round`.",
             ),
             "For neurons that have no equations: where their spikes come from.",
         ),

@@ -11,7 +11,17 @@ from dataclasses import replace
 
 import compiler.expr.keys.kinds as k
 from compiler.core.resources import library_names
-from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
+from compiler.expr.keys.values import (
+    DEFINITION,
+    DESCRIPTION,
+    FOR,
+    QUANTITY,
+    TEMPLATE_KEY,
+    USE,
+    handlers,
+    statements,
+    values_map,
+)
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
 from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD, PARAMS, STATE
 
@@ -58,9 +68,7 @@ _TRACE_FIELDS = (
     ),
     k.Field(
         "on",
-        k.MapOf(
-            "event", _ASSIGNMENTS, key=rf"^{k.NAME}\.{k.NAME}$", key_example="trial.end", example="{trial.end: [x = 0]}"
-        ),
+        handlers(_ASSIGNMENTS, "trial.end", "[x = 0]"),
         "Assignments that run at events of `phases`, after all that synapses do at that event.",
     ),
 )
@@ -124,12 +132,8 @@ SYNAPSE_EVENT = k.Block(
     (
         k.required(
             "of",
-            k.Choice(
-                "end",
-                (
-                    k.Option("pre", "The condition is about the source neuron."),
-                    k.Option("post", "The condition is about the target neuron."),
-                ),
+            k.choice(
+                "end", pre="The condition is about the source neuron.", post="The condition is about the target neuron."
             ),
             "Which neuron the condition is about.",
         ),

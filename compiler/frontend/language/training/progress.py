@@ -8,7 +8,7 @@ Does not: check the metrics of a training (frontend/build/tensors/train.py does)
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Choice, Field, Option, Reference, Value, required
+from compiler.expr.keys.kinds import Block, Field, Reference, Value, choice, required
 from compiler.expr.keys.values import POSITIVE
 
 _WATCHED = Reference("metric", "validation_loss")
@@ -33,14 +33,10 @@ BEST = Field(
 )
 WEIGHTS = Field(
     "weights",
-    Choice(
+    choice(
         "weights",
-        (
-            Option(
-                "best", "Those of the epoch in which the metric of `checkpoint: {best: ...}`, or of `stop`, was best."
-            ),
-            Option("last", "Those after the last epoch."),
-        ),
+        best="Those of the epoch in which the metric of `checkpoint: {best: ...}`, or of `stop`, was best.",
+        last="Those after the last epoch.",
     ),
     "Which weights `weights.safetensors` holds, and so `evaluate`, `predict` and `export` use: `best` is the default "
     "with `stop` or `checkpoint: {best: ...}`, `last` without. Checkpoints hold the last ones, to go on from.",
