@@ -177,9 +177,13 @@ class Sink:
     ) -> None:
         self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), related, Severity.WARNING))
 
+    def failed(self, since: int = 0) -> bool:
+        """Whether one of the items, of those `since` a number of them, is an error."""
+        return any(d.severity is Severity.ERROR for d in self.items[since:])
+
     def check(self) -> None:
         """Raise ModelError with everything collected if at least one item is an error."""
-        if any(d.severity is Severity.ERROR for d in self.items):
+        if self.failed():
             raise ModelError(self.items)
 
 

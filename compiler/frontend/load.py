@@ -127,21 +127,21 @@ def _steps(
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return Loaded(root)
     root, settings = choose(root, settings, sink)
-    if _errors(sink):
+    if sink.failed():
         return Loaded(root)
     partial = only_definitions(root)
     with timed("validate"):
         validate(root, sink, partial=partial)
-    if _errors(sink):
+    if sink.failed():
         return Loaded(root)
     with timed("resolve"):
         resolved = resolve(root, settings, sink, folder, library)
-    if not _errors(sink) and _taken_over(root):
+    if not sink.failed() and _taken_over(root):
         with timed("validate"):
             validate(
                 resolved.root, sink, expanded=True, partial=partial
             )  # keys from other files have been merged by now
-    if _errors(sink):
+    if sink.failed():
         return Loaded(root, resolved)
     with timed("build"):
         model = build_model(resolved, name_of(path), folder, sink, unread, between)
@@ -154,9 +154,9 @@ def check_swept(root: tree.Mapping, settings: Mapping[str, str], sink: Sink) -> 
     """Check what a sweep of the model file with the tree `root` needs before its first trial: keys, the `settings` of
     all trials, and the values of `sweep`. Trials check the rest."""
     chosen, rest = choose(root, settings, sink)
-    if not _errors(sink):
+    if not sink.failed():
         validate(chosen, sink, partial=only_definitions(chosen))
-    if not _errors(sink):
+    if not sink.failed():
         resolve_params(chosen.get("params"), rest, sink)
         check_sweep(root, settings, sink)
 
@@ -212,7 +212,3 @@ def _taken_over(root: tree.Mapping) -> bool:
         if isinstance(collection.value, tree.Mapping)
         for block in (e.value for e in collection.value.entries)
     )
-
-
-def _errors(sink: Sink) -> bool:
-    return any(d.severity is Severity.ERROR for d in sink.items)

@@ -39,6 +39,7 @@ from compiler.layers.shared.windows import (
     pads_of,
     sides,
     window_extents,
+    windows_in,
     written_pads,
 )
 
@@ -280,10 +281,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
         )
     else:
         pads = pads_of(node, attrs, x.shape[1:], reach, stride)
-        out = tuple(
-            (e + pads[2 * a] + pads[2 * a + 1] - r) // s + 1
-            for a, (e, s, r) in enumerate(zip(x.shape[1:], stride, reach, strict=True))
-        )
+        out = windows_in(x.shape[1:], taps, stride, pads, dilation)
     if any(s != 1 for s in stride):
         settings["stride"] = numbers(stride, rank)
     if any(pads):

@@ -35,6 +35,7 @@ from compiler.layers.shared.windows import (
     pads_of,
     sides,
     window_extents,
+    windows_in,
     written_pads,
 )
 
@@ -63,7 +64,7 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     ch, out = layer.shape[0], layer.shape[1:]
     stride = ints(layer, "stride")
     padded = tuple(e + padding[2 * a] + padding[2 * a + 1] for a, e in enumerate(x.shape[2:]))
-    leaves = any((o - 1) * s + t > e for o, s, t, e in zip(out, stride, taps, padded, strict=True))
+    leaves = out != windows_in(x.shape[2:], taps, stride, padding, ones)
     counted = flag(layer, "count_padding", True)
     plain = not leaves and (counted or not any(padding))
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
@@ -100,12 +101,8 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 def write_pool(w: Writer, layer: l0.Layer) -> str:
     size, stride, padding = ints(layer, "size"), ints(layer, "stride"), ints(layer, "padding")
-    leaves = any(
-        (o - 1) * stride[a] + size[a] > e + padding[2 * a] + padding[2 * a + 1]
-        for a, (o, e) in enumerate(zip(layer.shape[1:], w.shape(layer)[1:], strict=True))
-    )
     attrs: dict[str, object] = {"kernel_shape": list(size), "strides": list(stride), "pads": written_pads(padding)}
-    if leaves:
+    if layer.shape[1:] != windows_in(w.shape(layer)[1:], size, stride, padding, (1,) * len(size)):
         attrs["ceil_mode"] = 1
     if layer.kind.startswith("max"):
         return w.graph.node("MaxPool", [w.source(layer)], layer.name, attrs)
@@ -124,13 +121,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     stride = tuple(attrs.get("strides", [1] * rank))
     pads = pads_of(node, attrs, x.shape[1:], size, stride)
     ceil = bool(attrs.get("ceil_mode", 0))
-    out = []
-    for a, e in enumerate(x.shape[1:]):
-        room = e + pads[2 * a] + pads[2 * a + 1] - size[a]
-        count = room // stride[a] + 1
-        if ceil and room % stride[a] and count * stride[a] < e + pads[2 * a]:
-            count += 1
-        out.append(count)
+    out = windows_in(x.shape[1:], size, stride, pads, (1,) * rank, ceil)
     settings: dict[str, Setting] = {"size": numbers(size, rank), "stride": numbers(stride, rank)}
     if any(pads):
         settings["padding"] = pads

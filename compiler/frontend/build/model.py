@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Severity, Sink
+from compiler.core.diagnostics import Sink
 from compiler.expr.keys.kinds import Block
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension, canonical_name
@@ -87,7 +87,7 @@ def build_model(
     plots = build_plots(root.get("plots"), populations, recorded, has_train, c)
     expect = build_expectations(root.get("expect"), populations, recorded, train, has_train, c)
     c.unread_params.warn(sink)
-    if any(d.severity is Severity.ERROR for d in sink.items):
+    if sink.failed():
         return None
     model = l0.Model(
         name=text_of(root.get("name")) or name,
@@ -124,7 +124,7 @@ def _with_copies(model: l0.Model, root: tree.Mapping, driving: Driving, sink: Si
     simulate = mapping(root.get("simulate"))
     if model.populations and model.network is not None:
         check_trials(model, root, driving, sink)
-        if any(d.severity is Severity.ERROR for d in sink.items):
+        if sink.failed():
             return None
     if model.in_trials:
         return with_trials(model, sink)
@@ -133,7 +133,7 @@ def _with_copies(model: l0.Model, root: tree.Mapping, driving: Driving, sink: Si
     shared = text_of(simulate.get("weights")) == "shared"
     if model.simulate.instances > 1:
         check_instances(model, shared, simulate.span, sink)
-    return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
+    return None if sink.failed() else expand_instances(model, shared)
 
 
 @dataclass(frozen=True)

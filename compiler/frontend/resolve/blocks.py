@@ -148,8 +148,9 @@ def _used(kind: tree.Entry, settings: tree.Mapping, uses: _Uses) -> list[tree.No
     if not inner:
         return []
     inner[-1] = named(inner[-1], own)
+    old = [name.text for layer in inner for name in names_of(layer)]
     last = names_of(inner[-1])[-1:]
-    names = {old: own if [old] == last else f"{own}_{old}" for layer in inner for old in names_of(layer)}
+    names = {n: own if [n] == [x.text for x in last] else f"{own}_{n}" for n in old}
     layers = [renamed(layer, names) for layer in inner]
     kept = [e for e in settings.entries if e.name in _SETTINGS]
     if not kept:

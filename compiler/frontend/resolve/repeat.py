@@ -110,7 +110,7 @@ def _expand(layers: tree.Sequence, params: Params[str, ParamValue], sink: Sink) 
             out.names.update(body.names)
         else:
             out.layers.append(item)
-            out.names.update((name, (name, "")) for name in _names(item))
+            out.names.update((name.text, (name.text, "")) for name in _names(item))
         count += _count(out.layers[before:])
         if count > MAX_LAYERS:
             raise _TooMany
@@ -165,7 +165,7 @@ def _with_layers(item: tree.Node, layers: list[tree.Node]) -> tree.Node:
     return tree.with_entry(item, entry.name, tree.with_entry(block, "layers", tree.with_items(old, layers)))
 
 
-def _settings(layer: tree.Node) -> tree.Mapping | None:
+def value_of_layer(layer: tree.Node) -> tree.Mapping | None:
     """The value of the one key of a layer."""
     if isinstance(layer, tree.Mapping) and len(layer) == 1:
         value = layer.entries[0].value
@@ -173,19 +173,19 @@ def _settings(layer: tree.Node) -> tree.Mapping | None:
     return None
 
 
-def _names(layer: tree.Node) -> list[str]:
+def _names(layer: tree.Node) -> list[tree.Scalar]:
     """The names defined by a layer: its own, the parts of a split, the formulas of a map."""
-    settings = _settings(layer)
+    settings = value_of_layer(layer)
     if settings is None or not isinstance(layer, tree.Mapping):
         return []
     if layer.entries[0].name == "map":
-        return [e.name for e in settings.entries]
+        return [e.key for e in settings.entries]
     parts = settings.get("into") if layer.entries[0].name == "split" else None
     found = (settings.get("name"), *(parts.items if isinstance(parts, tree.Sequence) else ()))
-    return [n.text for n in found if isinstance(n, tree.Scalar)]
+    return [n for n in found if isinstance(n, tree.Scalar)]
 
 
-def names_of(layer: tree.Node) -> list[str]:
+def names_of(layer: tree.Node) -> list[tree.Scalar]:
     """The names defined by a layer, or by the layers of a block."""
     block = _block(layer)
     return _names(layer) if block is None else [name for inner in block[2].items for name in names_of(inner)]
@@ -193,7 +193,7 @@ def names_of(layer: tree.Node) -> list[str]:
 
 def named(layer: tree.Node, name: str) -> tree.Node:
     """A layer, or the last one of a block, with a name if it has none."""
-    block, settings = _block(layer), _settings(layer)
+    block, settings = _block(layer), value_of_layer(layer)
     if block is not None and block[2].items:
         return _with_layers(layer, [*block[2].items[:-1], named(block[2].items[-1], name)])
     if settings is None or not isinstance(layer, tree.Mapping) or names_of(layer):
@@ -218,7 +218,7 @@ def renamed(layer: tree.Node, names: dict[str, str]) -> tree.Node:
     block = _block(layer)
     if block is not None:
         return _with_layers(layer, [renamed(n, names) for n in block[2].items])
-    settings = _settings(layer)
+    settings = value_of_layer(layer)
     if settings is None or not isinstance(layer, tree.Mapping):
         return layer
 

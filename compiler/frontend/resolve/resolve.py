@@ -26,7 +26,7 @@ from compiler.frontend.resolve.parts import flattened
 from compiler.frontend.resolve.repeat import expand_repeats
 from compiler.frontend.resolve.use import COLLECTIONS, LibraryFinder, Uses, resolve_uses
 from compiler.frontend.resolve.values import ParamValue
-from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_entry, with_origin
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, with_entry, with_origin, with_values
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,10 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
     declared = tree.get("classes")
     held, kind = declared if isinstance(declared, Mapping) else None, child_kind(child_kind(ROOT, "classes"), "")
     classes = {name: Classes(held, kind, sink, uses, tags=name != "projections") for name in COLLECTIONS}
-    tree = with_entries(
-        tree,
-        (
-            Entry(e.key, _collection(e.value, params, classes[e.name], sink)) if e.name in COLLECTIONS else e
-            for e in tree.entries
-        ),
+    tree = with_values(
+        tree, lambda e: _collection(e.value, params, classes[e.name], sink) if e.name in COLLECTIONS else e.value
     )
-    tree = with_entries(tree, (Entry(e.key, _plain(e.value, sink)) if e.name in _DEFINED else e for e in tree.entries))
+    tree = with_values(tree, lambda e: _plain(e.value, sink) if e.name in _DEFINED else e.value)
     for collection in ("phases", "tables"):
         tree = _with_brought(tree, collection, uses)
     network = tree.get("network")
@@ -77,11 +73,13 @@ def _collection(blocks: Node, params: dict[str, ParamValue], classes: Classes, s
     if not isinstance(blocks, Mapping):
         return blocks
     # Classes are applied before `for` where possible, so that they are merged once for all copies.
-    entries = (
-        Entry(e.key, classes.apply(e.value)) if isinstance(e.value, Mapping) and not names_are_templates(e.value) else e
-        for e in blocks.entries
+    merged = with_values(
+        blocks,
+        lambda e: (
+            classes.apply(e.value) if isinstance(e.value, Mapping) and not names_are_templates(e.value) else e.value
+        ),
     )
-    return expand_for(with_entries(blocks, entries), params, sink, finish=classes.apply)
+    return expand_for(merged, params, sink, finish=classes.apply)
 
 
 _DEFINED = ("neurons", "synapses", "currents", "optimizers")
@@ -129,7 +127,4 @@ def _plain(blocks: Node, sink: Sink) -> Node:
     """Definitions with the named parts of their lists joined."""
     if not isinstance(blocks, Mapping):
         return blocks
-    return with_entries(
-        blocks,
-        (Entry(e.key, flattened(e.value, sink) if isinstance(e.value, Mapping) else e.value) for e in blocks.entries),
-    )
+    return with_values(blocks, lambda e: flattened(e.value, sink) if isinstance(e.value, Mapping) else e.value)

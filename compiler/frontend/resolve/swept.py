@@ -16,7 +16,7 @@ from collections.abc import Mapping as Settings
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, Severity, Sink, did_you_mean
+from compiler.core.diagnostics import Diagnostic, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.params import resolve_param, resolve_params
@@ -60,7 +60,7 @@ def check_sweep(root: Mapping, settings: Settings[str, str], sink: Sink) -> None
     quiet = Sink()
     numeric, rest = choose(root, settings, quiet)
     params = resolve_params(numeric.get("params"), rest, quiet)
-    if not any(d.severity is Severity.ERROR for d in quiet.items):  # otherwise those are told
+    if not quiet.failed():  # otherwise those are told
         checker = _Checker(root.get("params"), numeric.get("params"), rest, params, sink)
         for kind in kinds:
             checker.check(kind)

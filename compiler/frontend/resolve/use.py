@@ -21,7 +21,7 @@ from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.imports import File, qualified, referred_files
 from compiler.frontend.resolve.merge import child_kind, merge
 from compiler.frontend.schema.other_simulators import in_library
-from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, with_origin, without
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, with_origin, with_values, without
 from compiler.frontend.yaml.yaml12 import load_text, read_source
 
 LIBRARY_KINDS: Final = ("neurons", "currents", "synapses", "optimizers")
@@ -249,28 +249,16 @@ def _shown(file: File, name: str, in_library: bool) -> str:
 def resolve_uses(uses: Uses) -> Mapping:
     """The tree of a model file with every `use` in its collections expanded."""
     file = uses.model
-    entries: list[Entry] = []
-    changed = False
-    for entry in file.root.entries:
-        blocks = entry.value
-        if (
-            entry.name in COLLECTIONS
-            and isinstance(blocks, Mapping)
-            and any(_uses_another(e.value) for e in blocks.entries)
-        ):
-            members: list[Entry] = []
-            for member in blocks.entries:
-                value: Node = member.value
-                if isinstance(value, Mapping) and _uses_another(value):
-                    resolved = uses.block(file, entry.name, member.name)
-                    value = resolved if resolved is not None else without(value, "use")
-                members.append(Entry(member.key, value))
-            entries.append(Entry(entry.key, Mapping(tuple(members), blocks.span)))
-            changed = True
-        else:
-            entries.append(entry)
-    return Mapping(tuple(entries), file.root.span) if changed else file.root
 
+    def resolved(collection: str, member: Entry) -> Node:
+        if not isinstance(member.value, Mapping) or member.value.entry("use") is None:
+            return member.value
+        found = uses.block(file, collection, member.name)
+        return without(member.value, "use") if found is None else found
 
-def _uses_another(block: Node) -> bool:
-    return isinstance(block, Mapping) and block.entry("use") is not None
+    def expanded(entry: Entry) -> Node:
+        if entry.name not in COLLECTIONS or not isinstance(entry.value, Mapping):
+            return entry.value
+        return with_values(entry.value, lambda member: resolved(entry.name, member))
+
+    return with_values(file.root, expanded)

@@ -9,7 +9,7 @@ Does not: depend on the language's keys, read files or check types.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -111,6 +111,14 @@ def kind_of(node: Node) -> str:
 def with_entries(old: Mapping, entries: Iterable[Entry]) -> Mapping:
     """`old` with other entries, at the same span."""
     return Mapping(tuple(entries), old.span)
+
+
+def with_values(old: Mapping, new: Callable[[Entry], Node]) -> Mapping:
+    """`old` with the value of each entry that `new` gives; `old` itself where none is another."""
+    values = [new(e) for e in old.entries]
+    if all(v is e.value for v, e in zip(values, old.entries, strict=True)):
+        return old
+    return Mapping(tuple(Entry(e.key, v) for v, e in zip(values, old.entries, strict=True)), old.span)
 
 
 def with_items(old: Sequence, items: Iterable[Node]) -> Sequence:

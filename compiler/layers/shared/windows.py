@@ -7,6 +7,7 @@ Does not: depend on a kind of layer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
@@ -116,7 +117,6 @@ def window_extents(p: Place, x: Shape, attrs: dict[str, l0.Attr], key: str, ceil
     """The extents of the output; `key`: the attribute with the window's size. Raises Misfit."""
     size, stride, padding = (_tuple(attrs[name]) for name in (key, "stride", "padding"))
     dilation = _tuple(attrs.get("dilation", (1,) * len(size)))
-    out: list[int] = []
     for axis, word in enumerate(AXES[len(size)]):
         extent = x[1 + axis] + padding[2 * axis] + padding[2 * axis + 1]
         reach = (size[axis] - 1) * dilation[axis] + 1
@@ -128,12 +128,20 @@ def window_extents(p: Place, x: Shape, attrs: dict[str, l0.Attr], key: str, ceil
                 _channels_last(x) or ("write `padding: same`" if not any(padding) else None),
                 key,
             )
-        whole_ones = (extent - reach) // stride[axis] + 1
-        if ceil and (extent - reach) % stride[axis]:
-            # One more, unless it would start in the padding after the input.
-            begins = whole_ones * stride[axis]
-            whole_ones += begins < x[1 + axis] + padding[2 * axis]
-        out.append(whole_ones)
+    return windows_in(x[1:], size, stride, padding, dilation, ceil)
+
+
+def windows_in(
+    extents: Shape, size: Shape, stride: Shape, padding: Sequence[int], dilation: Shape, ceil: bool = False
+) -> Shape:
+    """How many windows there are in each dimension. `ceil`: the last one may reach over the end."""
+    out: list[int] = []
+    for a, extent in enumerate(extents):
+        room = extent + padding[2 * a] + padding[2 * a + 1] - (size[a] - 1) * dilation[a] - 1
+        count = room // stride[a] + 1
+        # One more, unless it would start in the padding after the input.
+        over = ceil and room % stride[a] != 0 and count * stride[a] < extent + padding[2 * a]
+        out.append(count + over)
     return tuple(out)
 
 

@@ -100,15 +100,9 @@ def _ambiguous(r: Reader, whole: Expr, c: Context) -> bool:
     name = min(refs(whole) & {*NAMES, *SIZES} & scope.kinds.keys(), default=None)
     if name is None:
         return False
-    places = [
-        (n, m)
-        for k in ("when", "probability")
-        for n in (r.get(k),)
-        if isinstance(n, tree.Scalar)
-        for m in WORD.finditer(n.text)
-        if m[0] == name
-    ]
-    span = tree.within(places[0][0], *places[0][1].span()) if places else r.span
+    texts = [x for key in ("when", "probability") for x in tree.texts(r.get(key))]
+    places = (tree.within(x, *m.span()) for x in texts for m in WORD.finditer(x.text) if m[0] == name)
+    span = next(places, r.span)
     message = f"`{name}` is the {MEANINGS.get(name, '`spacing` of places')} in a `rule`, and a parameter of the model"
     related = declared_at(scope.places.get(name), "the parameter")
     c.sink.error("E0107", message, span, "give the parameter another name", related)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
 from compiler.files.array_files import HDF5, Header, read_array
-from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
+from compiler.frontend.build.shared.data_files import named_arrays, pick
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.populations import Populations
@@ -76,16 +76,12 @@ def _inline(node: tree.Sequence, r: Reader) -> Pairs | None:
 
 def _from_file(file: Scalar, r: Reader) -> Pairs | None:
     c = r.c
-    path = locate(file, c)
-    if path is None:
+    read = named_arrays(
+        file, "holds one array only", "write two arrays into an `.npz`, or two named columns into a `.csv`", c
+    )
+    if read is None:
         return None
-    if path.suffix not in (".npz", ".csv", *HDF5):
-        help = "write two arrays into an `.npz`, or two named columns into a `.csv`"
-        c.sink.error("E0703", f"`{file.text}` holds one array only", file.span, help)
-        return None
-    found = arrays_of(path, file, c)
-    if found is None:
-        return None
+    path, found = read
     group = _group(found, path.suffix in HDF5, file, r)
     if group is None:
         return None

@@ -22,7 +22,8 @@ from compiler.core.source import Span
 from compiler.files.array_files import HDF5, Header, headers, read_array
 from compiler.files.guard import special
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar
 
 
 def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
@@ -65,6 +66,19 @@ def numbers_of(value: l0.FromFile, at: Span, c: Context) -> npt.NDArray[np.float
         return None
 
 
+def named_arrays(file: Scalar, one: str, help: str, c: Context) -> tuple[Path, dict[str, Header]] | None:
+    """Path and headers of a file of named arrays; None after an error. `one`, `help`: what is wrong with any other file
+    (E0703)."""
+    path = locate(file, c)
+    if path is None:
+        return None
+    if path.suffix not in (".npz", ".csv", *HDF5):
+        c.sink.error("E0703", f"`{file.text}` {one}", file.span, help)
+        return None
+    found = arrays_of(path, file, c)
+    return None if found is None else (path, found)
+
+
 def pick(found: dict[str, Header], name: str, span: Span, file: Scalar, c: Context) -> Header | None:
     """The array `name`; E0702 when there is none."""
     if name in found:
@@ -79,10 +93,11 @@ def pick(found: dict[str, Header], name: str, span: Span, file: Scalar, c: Conte
     return None
 
 
-def check_array(
-    file: Scalar, array: Node | None, sha256: Node | None, c: Context
-) -> tuple[Path, str | None, Header | None] | None:
-    """Path, name and header (None for .csv) of one array in a file; None after an error."""
+def check_array(node: tree.Mapping, c: Context) -> tuple[Path, str | None, Header | None] | None:
+    """Path, name and header (None for .csv) of `{file: ..., array: ...}`; None after an error."""
+    file, array, sha256 = node.get("file"), node.get("array"), node.get("sha256")
+    if not isinstance(file, Scalar):
+        return None
     path = locate(file, c)
     if path is None:
         return None

@@ -106,16 +106,13 @@ def from_file(
     node: tree.Mapping, c: Context, what: str, count: int | None = None, each: str = "neuron"
 ) -> l0.FromFile | None:
     """The array `{file: ..., array: ...}`, checked against the file."""
-    file, array = node.get("file"), node.get("array")
-    if not isinstance(file, Scalar):
-        return None
-    found = check_array(file, array, node.get("sha256"), c)
+    found = check_array(node, c)
     if found is None:
         return None
     path, name, header = found
     if count is not None and header is not None and header.size != count:
         message = f"{what} needs {count:,} numbers, one for each {each}; the array has the shape {list(header.shape)}"
-        c.sink.error("E0703", message, (array or file).span)
+        c.sink.error("E0703", message, (node.get("array") or node.get("file") or node).span)
         return None
     return l0.FromFile(str(path), name, 1.0, node.span)
 

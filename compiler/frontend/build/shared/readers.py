@@ -8,7 +8,7 @@ Does not: interpret keys, or resolve names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -182,19 +182,18 @@ class Reader:
 
     def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:
         """A list of integers; None where it is absent."""
-        node = self.get(key)
-        if not isinstance(node, Sequence):
-            return None
-        items = part(self.of(key), ListOf)
-        found = [integer(items, i, self.c, what or f"`{key}`", self.names) for i in node.items]
-        return None if None in found else tuple(v for v in found if v is not None)
+        return self._items(key, integer, what)
 
     def reals(self, key: str, what: str | None = None) -> tuple[float, ...] | None:
         """A list of reals in canonical units; None where it is absent."""
-        node, items = self.get(key), part(self.of(key), ListOf)
+        return self._items(key, real, what)
+
+    def _items(self, key: str, read: Callable[..., K | None], what: str | None) -> tuple[K, ...] | None:
+        node = self.get(key)
         if not isinstance(node, Sequence):
             return None
-        found = [real(items, i, self.c, what or f"`{key}`", self.names) for i in node.items]
+        kind = part(self.of(key), ListOf)
+        found = [read(kind, i, self.c, what or f"`{key}`", self.names) for i in node.items]
         return None if None in found else tuple(v for v in found if v is not None)
 
     def each(self, key: str, rank: int) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, Severity, Sink
+from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
@@ -43,7 +43,7 @@ class Unread:
         self._read.update((p.file.path, p.start) for p in places)
 
     def warn(self, sink: Sink) -> None:
-        if any(d.severity is Severity.ERROR for d in sink.items):
+        if sink.failed():
             return
         for what, at in self.candidates:
             if (at.file.path, at.start) not in self._read:

@@ -133,7 +133,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
         equations = ("state", "let", "dynamics", "update", "on", "method")
         parts.without_equations(d, "array", equations, {"values": "{unit: into}", "every": "{unit: ms}"})
     built = BuiltCurrent(name, None, array, None, d.params, at)
-    if any(i.severity == "error" for i in c.sink.items[before:]) or (value is None and not array):
+    if c.sink.failed(before) or (value is None and not array):
         return built
     whole = (
         (*lets, l0.Set(VALUE, value.expr, value_node.span)) if value is not None and value_node is not None else lets

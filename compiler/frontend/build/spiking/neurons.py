@@ -97,7 +97,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     if source != "equations":
         parts.without_equations(d, source, _EQUATIONS.split(), {"times": "{unit: ms}", "indices": '{unit: "1"}'})
     definition: l0.NeuronDef | None = None
-    if not any(i.severity == "error" for i in c.sink.items[before:]):
+    if not c.sink.failed(before):
         states, updates = (*state, *flags, *(s for h in histories for s in h.states)), (*update, *held)
         whole = l0.NeuronDef(name, params, states, inputs, lets, dynamics, updates, spike, method, source, pools=made)
         whole = replace(whole, on=on, others=others, shared=shared, span=at, events=tuple(d.flags), after=after)

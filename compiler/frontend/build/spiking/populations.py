@@ -22,8 +22,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.files.array_files import HDF5
-from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
+from compiler.frontend.build.shared.data_files import named_arrays, pick
 from compiler.frontend.build.shared.definition_builder import report_missing, unknown_setting
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
@@ -536,16 +535,11 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
             c.sink.error("E0201", message, entry.key.span, help)
     if not isinstance(file, Scalar):
         return out
-    path = locate(file, c)
-    if path is None:
+    help = "an .npz, a .csv with a line of names, or an .h5 such as a run's own `spikes.h5`"
+    read = named_arrays(file, "must be a file that holds two arrays by name", help, c)
+    if read is None:
         return out
-    if path.suffix not in (".npz", ".csv", *HDF5):
-        help = "an .npz, a .csv with a line of names, or an .h5 such as a run's own `spikes.h5`"
-        c.sink.error("E0703", f"`{file.text}` must be a file that holds two arrays by name", file.span, help)
-        return out
-    found = arrays_of(path, file, c)
-    if found is None:
-        return out
+    path, found = read
     for name in ("times", "indices"):
         node = given.get(name)
         array = node.text if isinstance(node, Scalar) else name

@@ -129,11 +129,8 @@ def _listed(
 def _from_file(
     block: tree.Mapping, dimension: Dimension | None, factor: float, what: str, c: Context
 ) -> tuple[l0.FromFile, int, int, Dimension] | None:
-    file, array = block.get("file"), block.get("array")
-    if not isinstance(file, Scalar):
-        return None
-    found = check_array(file, array, block.get("sha256"), c)
-    if found is None:
+    file, found = block.get("file"), check_array(block, c)
+    if found is None or not isinstance(file, Scalar):
         return None
     path, name, header = found
     if header is not None:
@@ -146,7 +143,7 @@ def _from_file(
             return None
     if not shape or 0 in shape:
         message = f"{what} must have one axis (times), or more (times, neurons); the array has the shape {list(shape)}"
-        c.sink.error("E0703", message, (array or file).span)
+        c.sink.error("E0703", message, (block.get("array") or file).span)
         return None
     columns = math.prod(shape[1:]) if len(shape) > 1 else 0  # of a population with a shape there are several axes
     values = l0.FromFile(str(path), name, factor, block.span)

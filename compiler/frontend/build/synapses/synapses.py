@@ -163,7 +163,7 @@ def build_synapse(
     d.late, d.totals = neuron_ends.connected(d, l0.CONNECTED[:2]), d.params
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
     made, flag = _definition(d, at), node.get("event_driven")
-    if not _wrong(c.sink, before):  # what has been refused may be what they look for
+    if not c.sink.failed(before):  # what has been refused may be what they look for
         checks.check_shared(made, d)
         checks.check_formed(made, d)
         if made.event_driven and flag is not None:
@@ -173,7 +173,7 @@ def build_synapse(
     explain(c.sink, before, d)
     explain_undeclared(d, before)
     definition: l0.SynapseDef | None = None
-    if not _wrong(c.sink, before):
+    if not c.sink.failed(before):
         local = {a.target for a in made.actions if isinstance(a, l0.Set)}  # of another file, called as a parameter is
         definition = parts.with_model_params(d, made, d.places.keys() | local)
         c.unread_params.read(_of_neurons(d))
@@ -255,10 +255,6 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[l0.Set, ...]) -> tuple[l0
             delayed = Reader(SYNAPSE_EVENT, block, d.c).flag("delayed")
             out.append(l0.SynapseEvent(entry.name, end, condition, actions, delayed, entry.key.span))
     return tuple(out)
-
-
-def _wrong(sink: Sink, before: int) -> bool:
-    return any(i.severity is Severity.ERROR for i in sink.items[before:])
 
 
 def _of_neurons(d: SynapseDraft) -> list[Span]:

@@ -99,7 +99,7 @@ def shaped(kind: LayerKind, r: Reader, source: str, shapes: list[Shape], at: Spa
     """Shape and attributes of a layer at `at`; None after an error."""
     before = len(r.c.sink.items)
     values = settings_of(r)
-    if any(i.severity == "error" for i in r.c.sink.items[before:]):
+    if r.c.sink.failed(before):
         return None
     try:
         return kind.shape(Place(kind.name, source, values), *shapes)

@@ -23,6 +23,7 @@ from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.build.tensors.layers import init_of, read_weights, settings_of, shaped
+from compiler.frontend.resolve.repeat import names_of, value_of_layer
 from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
@@ -100,7 +101,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     items = layers.items if isinstance(layers, Sequence) else ()
     named: dict[str, Span] = {}
     for item in items:
-        for name in _all_names(item):
+        for name in names_of(item):
             named.setdefault(name.text, name.span)
     r = _Reader(c, functions, precision, out, named, activity)
     inputs = mapping(block.get("inputs"))
@@ -109,23 +110,9 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     for item in items:
         _layer(r, item)
     unknown = any(out.shapes[n] is None for n in out.computed)  # of a population that has an error
-    if not unknown and not any(i.severity == "error" for i in c.sink.items[before:]):
+    if not unknown and not c.sink.failed(before):
         out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
     return out
-
-
-def _settings(item: Node) -> tree.Mapping | None:
-    if isinstance(item, tree.Mapping) and len(item.entries) == 1:
-        return mapping(item.entries[0].value)
-    return None
-
-
-def _all_names(item: Node) -> list[Scalar]:
-    """The names of an item, or of the layers of a block."""
-    settings = _settings(item)
-    if settings is None or not isinstance(item, tree.Mapping) or item.entries[0].name != "block":
-        return _names(item)
-    return [name for inner in items_of(settings.get("layers")) for name in _all_names(inner)]
 
 
 def _block(r: _Reader, settings: tree.Mapping) -> None:
@@ -145,18 +132,6 @@ def _block(r: _Reader, settings: tree.Mapping) -> None:
     for item in items_of(settings.get("layers")):
         _layer(r, item)
     r.around = before
-
-
-def _names(item: Node) -> list[Scalar]:
-    """The names defined by a layer's item: `name`, the parts of a split, the formulas of a map."""
-    settings = _settings(item)
-    if settings is None or not isinstance(item, tree.Mapping):
-        return []
-    if item.entries[0].name == MAP.name:
-        return [e.key for e in settings.entries]
-    found = settings.get("name")
-    parts = items_of(settings.get("into")) if item.entries[0].name == SPLIT.name else ()
-    return [n for n in (found, *parts) if isinstance(n, Scalar)]
 
 
 def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
@@ -196,7 +171,7 @@ def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
 
 
 def _layer(r: _Reader, item: Node) -> None:
-    settings = _settings(item)
+    settings = value_of_layer(item)
     if settings is None or not isinstance(item, tree.Mapping):
         return
     word, at = item.entries[0].name, item.entries[0].key.span

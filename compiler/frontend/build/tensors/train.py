@@ -40,9 +40,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     every = 0 if checkpoint.node is None else checkpoint.integer("every")
     if loss is not None and data is not None:
         check_labels(loss, built, data, arrays, c)
-    if len([i for i in c.sink.items[before:] if i.severity == "error"]) > 0:
-        return None
-    if data is None or loss is None or optimizer is None:
+    if c.sink.failed(before) or data is None or loss is None or optimizer is None:
         return None
     assert batch is not None and epochs is not None and seed is not None and every is not None
     clip = _clip(r.block("clip"))
@@ -52,7 +50,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     kept = kept_of(data, samples)
     numbers = tuple(m for m in metrics if metric_of(m).value is not None)
     watching = build_watching(r, numbers, kept > 0, optimizer, -(-(samples - kept) // batch))
-    if any(i.severity == "error" for i in c.sink.items[before:]):
+    if c.sink.failed(before):
         return None
     return l0.Train(
         data,

@@ -48,6 +48,14 @@ METHOD = k.choice(
     rk4="The classical Runge-Kutta rule, fourth order.",
 )
 
+METHOD_KEY = k.Field(
+    "method",
+    METHOD,
+    "How `dynamics` are integrated. The method that is taken is reported.",
+    default="auto",
+    example="method: rk4",
+)
+
 INPUT = k.Block(
     "input",
     (
@@ -260,13 +268,7 @@ NEURON = k.Block(
             ),
             "For neurons that have no equations: where their spikes come from.",
         ),
-        k.Field(
-            "method",
-            METHOD,
-            "How `dynamics` are integrated. The method that is taken is reported.",
-            default="auto",
-            example="method: rk4",
-        ),
+        METHOD_KEY,
     ),
     doc="A neuron model: the state of one neuron, how it changes, and when it spikes.",
     elsewhere=_EQUATIONS_ELSEWHERE,

@@ -23,7 +23,7 @@ from compiler.expr.keys.values import (
     values_map,
 )
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
-from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD, PARAMS, STATE
+from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD_KEY, PARAMS, STATE
 
 LIBRARY_SYNAPSES = library_names("synapses")
 """Which editors offer."""
@@ -240,13 +240,7 @@ SYNAPSE = k.Block(
             "Equations of the synapse's own variables, integrated in every step unless `event_driven` is set.",
             example="dynamics: {dx/dt: (1 - x) / tau_rec}",
         ),
-        k.Field(
-            "method",
-            METHOD,
-            "How `dynamics` are integrated. The method that is taken is reported.",
-            default="auto",
-            example="method: rk4",
-        ),
+        METHOD_KEY,
         k.switch(
             "event_driven",
             "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
