@@ -20,7 +20,6 @@ from compiler.expr.check import erase
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import parse_signature
-from compiler.expr.types import Kind
 from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of
 from compiler.frontend.resolve.imports import File
@@ -150,7 +149,7 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
         if called[d.name] & broken:
             broken.add(d.name)
             continue
-        scope = base.extended(dict.fromkeys(d.args, Kind.REAL), dict.fromkeys(d.args))
+        scope = base.extended(dict.fromkeys(d.args))
         why = "random numbers cannot be drawn in a function; draw them in `update`"
         checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why, body=True), sinks[d.name])
         if checked is None:

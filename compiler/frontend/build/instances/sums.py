@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, shorten, substitute, with_children
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_tree
@@ -33,7 +32,7 @@ class Taken:
 
     def scope(self, scope: Scope) -> Scope:
         """`scope` with the sums as names."""
-        return scope.extended(dict.fromkeys(self.calls, Kind.REAL), self.dimensions) if self.calls else scope
+        return scope.extended(self.dimensions) if self.calls else scope
 
     def back(self, found: Checked | None, d: Draft) -> Checked | None:
         """The checked value with its sums in place."""

@@ -89,11 +89,9 @@ class Space:
     def scope(self, scope: Scope, but: Mapping[str, object] | None = None, counts: bool = False) -> Scope:
         """`scope` with the names of places; those in `but` keep their meaning. `counts`: COUNTS, too."""
         whole = (*WHOLE, *COUNTS) if counts else WHOLE
-        kinds = dict.fromkeys(whole, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
-        dimensions: dict[str, Dimension | None] = dict.fromkeys(whole, DIMENSIONLESS)
-        dimensions |= {"distance": self.unit, "spacing": self.unit}
-        new = [n for n in kinds if but is None or n not in but]
-        return scope.extended({n: kinds[n] for n in new}, {n: dimensions[n] for n in new})
+        known = () if but is None else but
+        scope = scope.extended({n: DIMENSIONLESS for n in whole if n not in known}, kind=Kind.INT)
+        return scope.extended({n: self.unit for n in ("distance", "spacing") if n not in known})
 
     def expanded(self, e: Expr) -> Expr:
         """`e` with `distance` written with places, extents and `spacing`, and places of pools with channels."""

@@ -69,8 +69,7 @@ def build_projections(
 ) -> tuple[l0.Projection, ...]:
     """All families of the file that have no error."""
     node = root.get("projections")
-    sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
-    shared = c.names.scope.extended(SIZES, sizes)
+    shared = c.names.scope.extended(dict.fromkeys(SIZES, DIMENSIONLESS), kind=Kind.INT)
     totals = Totals()
     among = _Among(populations, Names(shared, c.names.numbers), synapses, totals)
     entries = tuple(members(PROJECTIONS_MAP, node, c))
@@ -161,8 +160,7 @@ def _draft(entry: Named, among: _Among, synapse: BuiltSynapse | None, copies: Co
     sums = summed_names(block, None if synapse is None else synapse.node) & own.keys()
     values |= end_values(block, sources, targets, populations, c) | ({} if copies is None else copies.values)
     values |= among.totals.values(sums, text_of(into), targets or (), own, at, c)
-    kinds = dict.fromkeys(values, Kind.REAL)
-    scope = replace(names.scope.extended(kinds, {n: v.dimension for n, v in values.items()}), totals=own)
+    scope = replace(names.scope.extended({n: v.dimension for n, v in values.items()}), totals=own)
     placed = any(reads_places(node, scope) for node in _per_synapse(block))
     parts = (parts_from, parts_to, copies is not None)
     family = Family(name, c, populations, Names(scope, names.numbers), values, placed, *parts)

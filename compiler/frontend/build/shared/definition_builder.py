@@ -87,8 +87,7 @@ class Draft:
         dimensions: dict[str, Dimension | None] = dict(SELF) if self.noun == "neuron" else dict(self.late)
         for group in groups:
             dimensions.update(group)
-        kinds = dict.fromkeys(dimensions, Kind.REAL)
-        scope = replace(self.c.names.scope.extended(kinds, dimensions, self.places), totals=self.totals)
+        scope = replace(self.c.names.scope.extended(dimensions, self.places), totals=self.totals)
         return replace(scope, histories=self.histories) if self.histories else scope
 
     def check(self, node: Node, scope: scopes.Scope, wanted: scopes.Wanted) -> scopes.Checked | None:

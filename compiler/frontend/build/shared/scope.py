@@ -90,15 +90,15 @@ class Scope:
 
     def extended(
         self,
-        kinds: Mapping[str, Kind],
         dimensions: Mapping[str, Dimension | None],
         places: Mapping[str, Span] = _NO_PLACES,
+        kind: Kind = Kind.REAL,
     ) -> Scope:
-        """This scope with additional names, which shadow those of the same name."""
+        """This scope with additional names of one kind, which shadow those of the same name."""
         return replace(
             self,
-            kinds={**self.kinds, **kinds},
-            unsure=self.unsure - kinds.keys() if self.unsure else self.unsure,
+            kinds={**self.kinds, **dict.fromkeys(dimensions, kind)},
+            unsure=self.unsure - dimensions.keys() if self.unsure else self.unsure,
             dimensions={**self.dimensions, **dimensions},
             places={**self.places, **places},
         )
@@ -114,10 +114,10 @@ def is_taken(scope: Scope, name: str, node: Node) -> bool:
 def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scope:
     """`scope` with a name bound to the value `found`; None: the value has an error."""
     if found is None:
-        known = scope.extended({name: Kind.REAL}, {name: None}, {name: at})
+        known = scope.extended({name: None}, {name: at})
         return replace(known, unsure=scope.unsure | {name})
     kind = Kind.REAL if found.kind is Kind.INT else found.kind
-    return scope.extended({name: kind}, {name: found.dimension}, {name: at})
+    return scope.extended({name: found.dimension}, {name: at}, kind)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
     if scope.totals is not None and TOTAL in calls(tree) - scope.functions.keys():
         summed = _with_totals(tree, scope.totals, sink)
         names = {total_name(n): dimension for n, dimension in scope.totals.items()}
-        own = scope.extended(dict.fromkeys(names, Kind.REAL), names)
+        own = scope.extended(names)
         return None if summed is None else _check(summed, own, wanted, sink)
     delayed = scope.delayed
     if delayed is None or DELAYED not in calls(tree) - scope.functions.keys():
@@ -193,7 +193,7 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
     taken = delayed.take(tree, sink)
     if taken is None:
         return None
-    found = _check_names(taken, scope.extended(dict.fromkeys(delayed.names, Kind.REAL), delayed.names), wanted, sink)
+    found = _check_names(taken, scope.extended(delayed.names), wanted, sink)
     return None if found is None else replace(found, expr=delayed.put(found.expr))
 
 
@@ -233,7 +233,7 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
             return None
         tree = read
         values = {l0.hidden(n): t.dimension for n, t in scope.timed.items()}
-        scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
+        scope = scope.extended(values)
     called = calls(tree)
     if called & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
         return None  # the error was reported at the definition of the function or the name

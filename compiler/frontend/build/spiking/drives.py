@@ -23,7 +23,6 @@ from compiler.core.source import Span
 from compiler.expr.ast import Binary, Bool, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep
-from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.phases import counters
@@ -46,7 +45,7 @@ def with_noise(nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tuple[str, .
     texts = [n.text for n in nodes if isinstance(n, Scalar) and isinstance(n.value, str)]
     found = dict.fromkeys(name for text in texts for name in NOISE.findall(text) if name not in scope.kinds)
     names = tuple(found)
-    return scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, NOISE_DIMENSION)), names
+    return scope.extended(dict.fromkeys(names, NOISE_DIMENSION)), names
 
 
 def noise_method(
@@ -202,8 +201,7 @@ def source_of(
 ) -> tuple[l0.SourceDef, tuple[tuple[str, l0.Value], ...]] | None:
     """An expression of time, and of places of neurons, as a source, and the values of its parameters (those of `names`
     that are not model parameters) for a population of that size and shape; None after an error."""
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **SELF, **counters(c)}
-    scope = names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
+    scope = names.scope.extended({"t": TIME, "dt": TIME, **SELF, **counters(c)})
     found = check_expression(node, scope, Wanted(what, dimension), c.sink)
     if found is None:
         return None

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs
 from compiler.expr.keys.kinds import Kind
-from compiler.expr.types import Kind as Type
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.frontend.build.shared.readers import value_of
@@ -29,7 +28,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 V = TypeVar("V")
-SIZES = {"n_from": Type.INT, "n_to": Type.INT}
+SIZES = ("n_from", "n_to")
 ENDS = "from to"
 """The names of source and target among a member's values; no name of a user has a space."""
 WORD = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)?", re.ASCII)

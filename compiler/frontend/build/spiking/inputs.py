@@ -14,7 +14,6 @@ from typing import Any, Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.expr.ast import Ref
-from compiler.expr.types import Kind
 from compiler.expr.units import FREQUENCY
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, number, out_of_bounds, shown
@@ -50,8 +49,7 @@ def build_inputs(
         if not _by_target(declared, c):
             continue
         values = {} if declared is None else member_values(declared, _NO_SOURCE, targets, populations, c)
-        kinds = dict.fromkeys(values, Kind.REAL)
-        scope = c.names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+        scope = c.names.scope.extended({n: v.dimension for n, v in values.items()})
         for target in targets or ():
             if target not in populations.built:
                 continue

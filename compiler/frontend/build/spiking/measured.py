@@ -14,7 +14,6 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, show
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expression
 from compiler.frontend.build.shared.values import Context, with_numbers
@@ -70,7 +69,7 @@ def build_measured(node: Node, what: str, owners: Owners, c: Context, condition:
     """An expression over reductions; None after an error."""
     if not isinstance(node, Scalar):
         return None
-    names = c.names.scope.extended(dict.fromkeys(owners.dimensions, Kind.REAL), owners.dimensions)
+    names = c.names.scope.extended(owners.dimensions)
     whole = read_expression(node, names, c.sink)
     if whole is None or any(owners.split(n)[0] in owners.broken for n in refs(whole)):
         return None
@@ -96,7 +95,7 @@ def build_measured(node: Node, what: str, owners: Owners, c: Context, condition:
         c.sink.error("E0311", message, node.span, f"for example `mean({example})`")
         return None
     known = {name: dimension for name, (_, dimension) in found.items()}
-    scope = c.names.scope.extended(dict.fromkeys(known, Kind.REAL), known)
+    scope = c.names.scope.extended(known)
     checked = check_tree(outer, node.span, scope, Wanted(what, None, condition), c.sink)
     if checked is None:
         return None
@@ -131,7 +130,7 @@ def _measure(
         help = "each reduction is over the neurons of one population, or the synapses of one projection"
         c.sink.error("E0311", message, node.span, help)
         return None
-    scope = c.names.scope.extended(dict.fromkeys(read, Kind.REAL), {n: owners.dimensions[n] for n in read})
+    scope = c.names.scope.extended({n: owners.dimensions[n] for n in read})
     checked = check_tree(value, node.span, scope, Wanted(what), c.sink)
     if checked is None:
         return None

@@ -20,7 +20,6 @@ from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, refs
 from compiler.expr.intervals import interval
-from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.data_files import numbers_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
@@ -46,7 +45,7 @@ def placed_value(
 ) -> l0.Value | None:
     """The value of each neuron; None after an error, and where the size, by a mistake of its own, is not known.
     `listed`: values of parameters and states, of which those given as lists may be read, too."""
-    scope = names.scope.extended(dict.fromkeys(SELF, Kind.REAL), SELF)
+    scope = names.scope.extended(SELF)
     checked = check_expression(node, scope, Wanted(what, dimension), c.sink)
     if checked is None or size is None:
         return None

@@ -20,7 +20,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.instances.pool_sums import assigned_in_pool, with_scopes
 from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, unit_name
@@ -68,7 +67,7 @@ class Pools:
         return self.extended(scope)
 
     def extended(self, scope: Scope) -> Scope:
-        return scope.extended(dict.fromkeys(self.dimensions, Kind.REAL), self.dimensions)
+        return scope.extended(self.dimensions)
 
     # ------------------------------------------------------------------------------------- one scope
 
@@ -98,7 +97,7 @@ class Pools:
             **{n: dim for n, dim in self.dimensions.items() if not n.startswith(f"{scope_name}.")},
             **own,
         }
-        inner = c.names.scope.extended(dict.fromkeys(known, Kind.REAL), known, {**self.d.places, **places})
+        inner = c.names.scope.extended(known, {**self.d.places, **places})
         dotted = {n: f"{scope_name}.{n}" for n in own}
         targets = {s.name: own[s.name] for s in states}
         before = len(c.sink.items)

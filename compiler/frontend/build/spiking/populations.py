@@ -20,7 +20,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
-from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.data_files import named_arrays, pick
 from compiler.frontend.build.shared.definition_builder import report_missing, unknown_setting
@@ -115,8 +114,7 @@ class Populations:
         """What the initial values of a block may read, memoized per block, which copies share."""
         known = self._scopes.get((id(neuron), id(init)))
         if known is None:
-            kinds = dict.fromkeys((*neuron.params, *neuron.states), Kind.REAL)
-            known = init, self.c.names.scope.extended(kinds, {**neuron.params, **neuron.states}, neuron.places)
+            known = init, self.c.names.scope.extended({**neuron.params, **neuron.states}, neuron.places)
             self._scopes[id(neuron), id(init)] = known
             self.c.unread_params.read(neuron.places[w] for w in words_of(init) if w in neuron.params)
         return known[1]

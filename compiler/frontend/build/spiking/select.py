@@ -175,7 +175,7 @@ def _condition(
     """Which neurons a condition holds for; None after an error."""
     span, exact = exact_span(item)
     at = type(span)(span.file, span.start + offset, span.start + offset + len(text), span.via) if exact else span
-    scope = names.scope.extended(dict.fromkeys(_NAMES, Kind.INT), dict.fromkeys(_NAMES, DIMENSIONLESS))
+    scope = names.scope.extended(dict.fromkeys(_NAMES, DIMENSIONLESS), kind=Kind.INT)
     node = Scalar(text, text, exact, at)
     checked = check_expression(node, scope, Wanted("the part", None, condition=True), c.sink)
     if checked is None:

@@ -18,7 +18,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, substitute
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import DOT, Delayable
@@ -77,7 +76,7 @@ def build_deliver(d: SynapseDraft, end: str, block: l0.EndDef | None, scope: Sco
     own = {name: dimension for name, dimension in d.traces[end].items() if name not in d.params}
     seen = {n for n in scope.kinds if n.partition(".")[0] not in ENDS or n.startswith(f"{end}.")} - d.states.keys()
     visible = replace(scope, kinds={n: k for n, k in scope.kinds.items() if n in seen}, delayed=None)
-    visible = visible.extended(dict.fromkeys(own, Kind.REAL), own)
+    visible = visible.extended(own)
     out: list[l0.Send] = []
     for into, value, at in entries:
         dimension = d.ends.into
@@ -104,8 +103,8 @@ def connected(d: SynapseDraft, names: Iterable[str]) -> dict[str, Dimension | No
     }
 
 
-def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:
-    """Kinds, dimensions and spans of one end's variables in a synapse's scope, by dotted name."""
+def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Dimension | None], Mapping[str, Span]]:
+    """Dimensions and spans of one end's variables in a synapse's scope, by dotted name."""
     neuron = d.ends.of(end)
     dimensions: dict[str, Dimension | None] = {}
     if neuron is None:
@@ -116,7 +115,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
         _clashes(d, end, neuron)
     dimensions.update({f"{end}.{n}": TIME for n in d.times[end]})
     dimensions.update({f"{end}.{n}": dimension for n, dimension in d.traces[end].items()})
-    return dict.fromkeys(dimensions, Kind.REAL), dimensions, {n: d.places[n] for n in dimensions if n in d.places}
+    return dimensions, {n: d.places[n] for n in dimensions if n in d.places}
 
 
 def multiplies_histories(node: Node) -> bool:

@@ -15,8 +15,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, declared_at
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.inline import reads_through
-from compiler.expr.types import Kind
-from compiler.expr.units import TIME, Dimension
+from compiler.expr.units import TIME
 from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, entries_of
@@ -42,8 +41,7 @@ def with_moving(
     s = synapse.definition
     if not given or s is None:
         return synapse
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
-    scope = c.names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
+    scope = c.names.scope.extended({"t": TIME, "dt": TIME, **counters(c)})
     values: dict[str, Expr] = {}
     for parameter, node in given.items():
         what = f"parameter `{parameter}` of `{name}`"

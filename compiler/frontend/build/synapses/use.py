@@ -18,7 +18,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
-from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.places.values import place_numbers, placed_value, reads_places
@@ -69,9 +68,7 @@ class _Reader:
                 if isinstance(value, l0.Const):
                     numbers[name] = value.value
             declared = {**self.synapse.params, **self.synapse.states}
-            scope = scope.extended(
-                dict.fromkeys(params, Kind.REAL), {n: declared[n] for n in params}, self.synapse.places
-            )
+            scope = scope.extended({n: declared[n] for n in params}, self.synapse.places)
         return Names(scope, numbers)
 
     def all_params(self, env: Mapping[str, Any]) -> dict[str, l0.Value] | None:
@@ -268,7 +265,7 @@ def given_dimensions(
     for key, declared in (("params", synapse.params), ("init", synapse.states)):
         if key == "init":
             own = {n: out.get(n, dimension) for n, dimension in synapse.params.items()}
-            scope = scope.extended(dict.fromkeys(own, Kind.REAL), own)
+            scope = scope.extended(own)
             numbers.update(dict.fromkeys(own, 1.0))
         for entry in entries_of(block.get(key)):
             if key == "params" and entry.name in moving:

@@ -16,7 +16,6 @@ from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
 from compiler.expr.functions import called_table
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
@@ -48,7 +47,7 @@ class Built:
     def scope(self, c: Context) -> Scope:
         """That of formulas over layers and inputs."""
         names = [n for n in self.shapes if n in self.places]
-        return c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), self.places)
+        return c.names.scope.extended(dict.fromkeys(names, DIMENSIONLESS), self.places)
 
     def read_by(self, e: Expr) -> list[str]:
         """The layers and inputs that a formula reads."""
@@ -365,7 +364,7 @@ def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, l0.Att
     c = r.c
     if node is None:
         return {}, None
-    scope = c.names.scope.extended({"x": Kind.REAL}, {"x": DIMENSIONLESS}, {})
+    scope = c.names.scope.extended({"x": DIMENSIONLESS})
     checked = check_expression(node, scope, Wanted("`value`", DIMENSIONLESS, random=None), c.sink)
     if checked is None:
         return {}, None

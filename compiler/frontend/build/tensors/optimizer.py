@@ -96,7 +96,7 @@ def read_schedule(node: Node, c: Context, name: str) -> l0.Set | None:
     """`name = expression`, checked; None after an error."""
     own = c.names.scope
     times = [t for t in TIMES if t not in own.kinds]
-    scope = own.extended(dict.fromkeys(times, Kind.REAL), dict.fromkeys(times, DIMENSIONLESS))
+    scope = own.extended(dict.fromkeys(times, DIMENSIONLESS))
     scope = replace(
         scope,
         functions={**SCHEDULES, **scope.functions},
@@ -267,7 +267,7 @@ def _update(
 ) -> tuple[list[l0.Set], set[str]]:
     """The statements, and every name that they read."""
     names = (*GIVEN, *params, *state)
-    scope: Scope = c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), places)
+    scope: Scope = c.names.scope.extended(dict.fromkeys(names, DIMENSIONLESS), places)
     nodes = block.get("update")
     out: list[l0.Set] = []
     read: set[str] = set()
