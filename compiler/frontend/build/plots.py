@@ -13,7 +13,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.expr.units import TIME, Dimension, parse_unit
 from compiler.frontend.build.shared.readers import Reader, choices
-from compiler.frontend.build.shared.values import Context, number
+from compiler.frontend.build.shared.values import Context, listed, number
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, need_spikes, recorded_populations
 from compiler.frontend.language.plots import PLOTS
@@ -130,9 +130,7 @@ def _two(r: Reader, key: str, dimension: Dimension | None) -> tuple[float, float
 
 
 def _words(r: Reader, key: str) -> tuple[str, ...]:
-    node = r.get(key)
-    items = node.items if isinstance(node, Sequence) else ()
-    return tuple(dict.fromkeys(i.text for i in items if isinstance(i, Scalar)))
+    return tuple(dict.fromkeys(i.text for i in listed(r.get(key)) if isinstance(i, Scalar)))
 
 
 def _dimension(kind: str, r: Reader, args: Args | None, populations: Populations) -> Dimension | None:

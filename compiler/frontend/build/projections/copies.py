@@ -15,7 +15,7 @@ from typing import Final
 
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import plain_number
+from compiler.frontend.build.shared.values import entries_of, plain_number
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.yaml import tree
@@ -69,7 +69,7 @@ def _whole(nodes: Sequence[Node], values: dict[str, MemberValue]) -> Node | None
         name = f"copy.n{len(values)}"  # names of users have no dot
         values[name] = MemberValue(dimensions.pop(), each=tuple(x[0] for x in found))
         return Scalar(name, name, True, first.span)
-    entries = [n.entries if isinstance(n, tree.Mapping) else () for n in nodes]
+    entries = [entries_of(n) for n in nodes]
     made: list[Entry] = []
     for column in zip(*entries, strict=False):
         key, value = column[0].key, column[0].value

@@ -21,10 +21,10 @@ from compiler.core.source import Span
 from compiler.files.array_files import HDF5, Header, read_array
 from compiler.frontend.build.shared.data_files import named_arrays, pick
 from compiler.frontend.build.shared.readers import Reader, integer
-from compiler.frontend.build.shared.values import Context
+from compiler.frontend.build.shared.values import Context, listed
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml.tree import Scalar
 
 
 @dataclass
@@ -64,7 +64,7 @@ def _inline(node: tree.Sequence, r: Reader) -> Pairs | None:
     places: list[tuple[Span, Span]] = []
     wrong = False
     for item in node.items:
-        parts: tuple[Node, ...] = item.items if isinstance(item, tree.Sequence) else ()
+        parts = listed(item)
         values = [integer(r.of("list"), p, r.c, "each index") for p in parts]
         if len(values) != 2 or values[0] is None or values[1] is None:
             wrong = True

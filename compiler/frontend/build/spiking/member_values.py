@@ -16,7 +16,7 @@ from compiler.core.source import Span
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.shared.data_files import numbers_of
 from compiler.frontend.build.shared.initial_values import from_file
-from compiler.frontend.build.shared.values import Context, mapping, number_and_dimension
+from compiler.frontend.build.shared.values import Context, listed, mapping, number_and_dimension
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select, unknown_population
 from compiler.frontend.schema.wording import count, quoted
@@ -99,8 +99,7 @@ class _Reader:
         node = block.get("by_pair")
         if node is not None and self.sources is not None and self.targets is not None:
             self.pairs(node, self.sources, self.targets)
-        exceptions = block.get("except")
-        for item in exceptions.items if isinstance(exceptions, tree.Sequence) else ():
+        for item in listed(block.get("except")):
             self.exception(item)
         if self.value.dimension is None and not self.wrong and None not in (self.sources, self.targets):
             self.value.dimension = DIMENSIONLESS
@@ -189,7 +188,7 @@ class _Reader:
                 self.wrong_count(shape, counted(len(node.items), "row"), node)
                 return
             for row in node.items:
-                items = row.items if isinstance(row, tree.Sequence) else ()
+                items = listed(row)
                 if len(items) != len(sources):
                     self.wrong_count(shape, f"a row of {counted(len(items), 'value')}", row)
                     return

@@ -19,7 +19,7 @@ from compiler.files.array_files import Header
 from compiler.files.data_source import sample_parts
 from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integer, part
 from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.shared.values import Context
+from compiler.frontend.build.shared.values import Context, listed
 from compiler.frontend.build.tensors.network import Built, with_numbers
 from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
@@ -363,7 +363,7 @@ def _within(
 def build_metrics(node: Node | None, loss: l0.Loss | None, built: Built, c: Context) -> tuple[str, ...]:
     """Names of metrics; `top_5` for `{top: 5}`."""
     out: list[str] = []
-    for item in node.items if isinstance(node, Sequence) else ():
+    for item in listed(node):
         name = _metric(item, loss, built, c)
         if name is None:
             continue

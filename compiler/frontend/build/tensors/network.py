@@ -20,7 +20,7 @@ from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
+from compiler.frontend.build.shared.values import Context, entries_of, items_of, listed, mapping, text_of
 from compiler.frontend.build.tensors.layers import init_of, read_weights, settings_of, shaped
 from compiler.frontend.resolve.repeat import names_of, value_of_layer
 from compiler.frontend.schema.wording import allowed, suggested
@@ -96,15 +96,13 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     """The network of `block`; `network` is None in the result after an error."""
     before = len(c.sink.items)
     out = Built()
-    layers = block.get("layers")
-    items = layers.items if isinstance(layers, Sequence) else ()
+    items = listed(block.get("layers"))
     named: dict[str, Span] = {}
     for item in items:
         for name in names_of(item):
             named.setdefault(name.text, name.span)
     r = _Reader(c, functions, precision, out, named, activity)
-    inputs = mapping(block.get("inputs"))
-    for entry in inputs.entries if inputs is not None else ():
+    for entry in entries_of(block.get("inputs")):
         _input(r, entry.name, mapping(entry.value), entry.key.span)
     for item in items:
         _layer(r, item)

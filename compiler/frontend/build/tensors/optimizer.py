@@ -36,12 +36,12 @@ from compiler.frontend.build.shared.scope import (
     unsure_of,
     with_value,
 )
-from compiler.frontend.build.shared.values import Context, entries_of, mapping
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping
 from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.yaml.tree import Node, Scalar
 
 TIMES: Final = ("step", "epoch", "steps", "epochs")
 """The time variables of an optimizer."""
@@ -274,7 +274,7 @@ def _update(
     locals_: dict[str, Kind] = {}
     assigned = False
     before = len(c.sink.items)
-    for node in nodes.items if isinstance(nodes, Sequence) else ():
+    for node in listed(nodes):
         statement = read_statement(node, scope, c.sink)
         if statement is None:
             scope = unsure_of(node, scope)
