@@ -11,14 +11,13 @@ from compiler.core.source import NOWHERE, SourceFile
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
-    Choice,
     Field,
     Flag,
     ListOf,
     OneKey,
     OneOf,
     Value,
-    options,
+    choice,
 )
 from compiler.expr.units import TIME
 from compiler.frontend.build.shared.readers import Reader
@@ -40,7 +39,7 @@ BLOCK = Block(
         Field("seed", Value("a whole number", "0", integer=True, low=0, bits=63), "Seed.", default=0),
         Field("every", Value("a time", "1 ms", low=0, above=True, dimension=TIME), "When.", default="2 ms"),
         Field("bias", Flag(), "Whether.", default=True),
-        Field("order", Choice("order", options(fast="Any.", bitwise="One.")), "Which.", default="fast"),
+        Field("order", choice("order", fast="Any.", bitwise="One."), "Which.", default="fast"),
         Field("init", OneKey("initialiser", (Alternative("normal", SPREAD, "Normal."),), bare=True), "How."),
         Field("parts", ListOf(SPREAD), "Parts."),
     ),
