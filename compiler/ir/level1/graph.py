@@ -9,15 +9,17 @@ Does not: define layouts, kernels, arenas or targets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import mul
+from types import MappingProxyType
+from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,11 @@ class Contract:
     fill: float = 0.0
     scalars: tuple[tuple[str, float], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def walks_plainly(self) -> bool:
+        """Whether every index is a plain dim (sums, maxima over axes)."""
+        return all(not a.terms or plain_dim(a) is not None for axes in self.in_maps for a in axes)
 
 
 @dataclass(frozen=True)
@@ -344,26 +351,45 @@ Node = (
 )
 
 
+READS: Final[Mapping[type[Node], tuple[str, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys((Map, Contract, Move, Attention, TileSum), ("ins",)),
+        **dict.fromkeys((Reindex, StepsFirst), ("source",)),
+        Gather: ("index", "table"),
+        ScatterAdd: ("source", "index"),
+        Store: ("value",),
+        Update: ("weight", "gradient"),
+    }
+)
+"""The fields that name the tensors a node reads, beside those of a Scan and the numbers of an Update."""
+
+
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
-    match node:
-        case Map() | Contract() | Move() | Attention() | TileSum():
-            return node.ins
-        case Reindex() | StepsFirst():
-            return (node.source,)
-        case Gather():
-            return (node.index, node.table)
-        case ScatterAdd():
-            return (node.source, node.index)
-        case Scan():
-            names = (*(g.whole for g in node.given), *(c.start for c in node.carried))
-            return tuple(dict.fromkeys((*names, *outside(node))))
-        case Store():
-            return (node.value,)
-        case Update():
-            return (node.weight, node.gradient, *(t for _, t in node.reads))
-        case _:
-            return ()
+    if isinstance(node, Scan):
+        names = (*(g.whole for g in node.given), *(c.start for c in node.carried))
+        return tuple(dict.fromkeys((*names, *outside(node))))
+    found: list[str] = []
+    for name in READS.get(type(node), ()):
+        value = getattr(node, name)
+        found += (value,) if isinstance(value, str) else value
+    return (*found, *(t for _, t in node.reads)) if isinstance(node, Update) else tuple(found)
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with its operands renamed, but for the weight of an Update."""
+    if isinstance(node, Scan):
+        carried = tuple(replace(c, start=names.get(c.start, c.start)) for c in node.carried)
+        given = tuple(replace(g, whole=names.get(g.whole, g.whole)) for g in node.given)
+        changed = replace(node, carried=carried, given=given)
+        return inside(changed, lambda body: tuple(renamed(n, names) for n in body))
+    fields: dict[str, Any] = {}
+    for name in READS.get(type(node), ()):
+        value = getattr(node, name)
+        fields[name] = names.get(value, value) if isinstance(value, str) else tuple(names.get(x, x) for x in value)
+    if isinstance(node, Update):
+        fields |= {"weight": node.weight, "reads": tuple((n, names.get(t, t)) for n, t in node.reads)}
+    return replace(node, **fields) if fields else node
 
 
 def readers_of(nodes: Iterable[Node]) -> dict[str, list[int]]:

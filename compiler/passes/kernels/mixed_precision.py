@@ -23,7 +23,6 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Ref
 from compiler.expr.functions import ROUNDED
-from compiler.ir.space import plain_dim
 from compiler.passes.program.decisions import Decision
 
 NAME: Final = "mixed_precision"
@@ -121,9 +120,7 @@ class _Rewriting:
         """Whether it is a number of a row of activations, and is none itself: a mean, a norm, a largest value."""
         if isinstance(node, l1.Gather):
             return node.own
-        if isinstance(node, l1.Move) or l1.is_sum_of_products(node):
-            return False
-        return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
+        return isinstance(node, l1.Contract) and not l1.is_sum_of_products(node) and node.walks_plainly
 
     def _is_copy(self, node: l1.Move) -> bool:
         """Whether no element is the sum of several: what is bf16 stays so without rounding."""
@@ -184,28 +181,15 @@ class _Rewriting:
 
     def _typed(self, node: l1.Node, given: Mapping[str, str]) -> l1.Node:
         """A node that reads other tensors in place of some, with its result as it is stored."""
+        if not isinstance(node, l1.Scan | l1.Update):
+            node = l1.renamed(node, given)
         match node:
-            case l1.Map(out=out):
-                node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
-                if out.name in self.narrow:
-                    node = replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
-            case l1.Contract():
-                node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
-            case l1.Move(out=out):
-                stored = self._as_stored(out) if out.name in self.narrow - self.copies.keys() else out
-                node = replace(node, out=stored, ins=tuple(given.get(n, n) for n in node.ins))
-            case l1.Attention(out=out):
-                stored = self._as_stored(out) if out.name in self.narrow else out
-                node = replace(node, out=stored, ins=tuple(given.get(n, n) for n in node.ins))
-            case l1.Reindex(out, source):
-                stored = self._as_stored(out) if out.name in self.narrow else out
-                node = replace(node, out=stored, source=given.get(source, source))
-            case l1.StepsFirst(_, source) | l1.ScatterAdd(_, source):
-                node = replace(node, source=given.get(source, source))
-            case l1.Gather(_, table):
-                node = replace(node, table=given.get(table, table))
-            case l1.Store(_, value):
-                node = replace(node, value=given.get(value, value))
+            case l1.Map(out=out) if out.name in self.narrow:
+                return replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
+            case l1.Move(out=out) if out.name in self.narrow - self.copies.keys():
+                return replace(node, out=self._as_stored(out))
+            case l1.Attention(out=out) | l1.Reindex(out=out) if out.name in self.narrow:
+                return replace(node, out=self._as_stored(out))
         return node
 
     # ----------------------------------------------------------------------------------------- reporting

@@ -20,7 +20,6 @@ import compiler.ir.level1.graph as l1
 from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.passes.tensors.simplify_graph import renamed
 
 _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
 
@@ -110,5 +109,5 @@ def averaged(nodes: Iterable[l1.Node], names: Mapping[str, str]) -> tuple[l1.Nod
             case l1.Update():
                 raise AssertionError("averages are for phases that learn nothing")
             case _:
-                out.append(renamed(node, names))
+                out.append(l1.renamed(node, names))
     return tuple(out)

@@ -31,20 +31,14 @@ from compiler.ir.space import plain_dim
 def _needs_gradient(nodes: Iterable[l1.Node], constants: frozenset[str], needs: set[str]) -> set[str]:
     """Adds to `needs` the tensors that depend on a weight, or on one that is there already."""
     for node in nodes:
-        match node:
-            case l1.Weight():
-                needs.add(node.out.name)
-            case l1.Map() | l1.Contract() | l1.Move() | l1.Attention():
-                if node.out.name not in constants and any(i in needs for i in node.ins):
-                    needs.add(node.out.name)
-            case l1.Reindex() | l1.StepsFirst() | l1.ScatterAdd() if node.source in needs:
-                needs.add(node.out.name)
-            case l1.Gather() if node.table in needs:
-                needs.add(node.out.name)
-            case l1.Scan():
-                inner = _needs_in_scan(node, needs)
-                needs |= {s.whole.name for s in node.stacked if s.part in inner}
-                needs |= {c.last.name for c in node.carried if c.last is not None and c.after in inner}
+        if isinstance(node, l1.Weight):
+            needs.add(node.out.name)
+        elif isinstance(node, l1.Scan):
+            inner = _needs_in_scan(node, needs)
+            needs |= {s.whole.name for s in node.stacked if s.part in inner}
+            needs |= {c.last.name for c in node.carried if c.last is not None and c.after in inner}
+        elif needs & {*l1.operands(node)} - {getattr(node, "index", "")}:
+            needs |= {out.name for out in l1.results(node)} - constants
     return needs
 
 

@@ -18,7 +18,6 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import renamed
 
 _Early = l1.Weight | l1.Variable | l1.Constant | l1.Map | l1.Contract | l1.Gather | l1.Move | l1.Reindex
 
@@ -41,7 +40,7 @@ def prepare_weights(
         return (), nodes, ()
     sources = _needed(early, set(results), (*_COMPUTED, l1.Reindex))
     names = {name: f"{name}.value" for name in results}
-    before = [renamed(_named(n, names), names) for n in early.values() if n.out.name in sources]
+    before = [l1.renamed(_named(n, names), names) for n in early.values() if n.out.name in sources]
     variables = tuple(l1.Variable(n.out, 0.0, inner=True, span=n.span) for n in results.values())
     stores = tuple(l1.Store(name, names[name], n.span) for name, n in results.items())
     decisions = tuple(Decision(NAME, name, "prepared", "it is of weights alone") for name in results)

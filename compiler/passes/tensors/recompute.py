@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import needed, renamed
+from compiler.passes.tensors.simplify_graph import needed
 from compiler.strategies.pins import AGAIN
 
 Pure = l1.Map | l1.Contract | l1.Gather | l1.Move | l1.Attention | l1.Reindex | l1.Rand | l1.Scan
@@ -46,7 +46,7 @@ def recompute(
                 original = nodes[i]
                 made |= {t.name: t.name + AGAIN for t in l1.results(original) if t.name in inner}
                 result.append(_copied(original, made))
-            node = renamed(node, made)
+            node = l1.renamed(node, made)
         result.append(node)
     decisions += [Decision("recompute", name, "computed again", "its block is checkpointed") for name in made]
     read = {*outputs, *(name for n in result for name in l1.operands(n))}
@@ -57,10 +57,10 @@ def _copied(node: l1.Node, made: Mapping[str, str]) -> l1.Node:
     """A node with other names for its results, that reads copies where they are `made`."""
     if not isinstance(node, l1.Scan):
         assert isinstance(node, Pure)
-        return renamed(replace(node, out=_again(node.out)), made)
+        return l1.renamed(replace(node, out=_again(node.out)), made)
     own = (*(g.part for g in node.given), *(c.state for c in node.carried), *(n.out for n in node.body))
     names = {**made, **{t.name: t.name + AGAIN for t in own}}
-    body = (renamed(n, names) for n in node.body)
+    body = (l1.renamed(n, names) for n in node.body)
     return replace(
         node,
         body=tuple(replace(n, out=_again(n.out)) for n in body if isinstance(n, l1.Map | l1.Contract | l1.Reindex)),

@@ -11,37 +11,12 @@ Does not: reorder arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import Affine, plain_dim
-
-
-def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
-    """The node with its operands renamed."""
-    match node:
-        case l1.Map() | l1.Contract() | l1.Move() | l1.Attention():
-            return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
-        case l1.Reindex() | l1.StepsFirst():
-            return replace(node, source=names.get(node.source, node.source))
-        case l1.Gather():
-            return replace(node, table=names.get(node.table, node.table), index=names.get(node.index, node.index))
-        case l1.ScatterAdd():
-            return replace(node, source=names.get(node.source, node.source), index=names.get(node.index, node.index))
-        case l1.Scan():
-            carried = tuple(replace(c, start=names.get(c.start, c.start)) for c in node.carried)
-            given = tuple(replace(g, whole=names.get(g.whole, g.whole)) for g in node.given)
-            changed = replace(node, carried=carried, given=given)
-            return l1.inside(changed, lambda body: tuple(renamed(n, names) for n in body))
-        case l1.Store():
-            return replace(node, value=names.get(node.value, node.value))
-        case l1.Update():
-            reads = tuple((n, names.get(t, t)) for n, t in node.reads)
-            return replace(node, gradient=names.get(node.gradient, node.gradient), reads=reads)
-        case _:
-            return node
 
 
 def _is_copy(node: l1.Map) -> bool:
@@ -85,7 +60,7 @@ def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
     turned: dict[tuple[str, bool], str] = {}
     kept: list[l1.Node] = []
     for old in nodes:
-        node = renamed(old, names)
+        node = l1.renamed(old, names)
         if isinstance(node, l1.Contract):
             node = _as_map(node)
         if isinstance(node, l1.Map) and _is_copy(node):
