@@ -21,7 +21,7 @@ import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
-from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, walks_plainly, whole_operands
+from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, whole_operands
 from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.fusion.pooling_gradient import scattered, tiles
 from compiler.passes.program.decisions import Decision
@@ -145,8 +145,7 @@ class _Search:
                 made |= names_of(more)
         choice, maps = self._elementwise(i, first, stages, made)
         if maps or len(stages) > 1:
-            row = Row(tuple(stages), maps, frozenset(), choice)
-            self._finish(i, first, replace(row, kept=self._kept(row)))
+            self._finish(i, Row(tuple(stages), maps, frozenset(), choice))
 
     def later(self, i: int, first: l1.Contract, made: Iterable[str]) -> list[int]:
         """Nodes behind number `i` that read the tensor of `first`, what is made, or what that makes, in order."""
@@ -171,26 +170,23 @@ class _Search:
             if node.out.windows:
                 continue
             if self._alike(first, node) and self._joins(i, first, node.out.name, [stage], (node,), ()):
-                row = Row((stage, self.stage(node)), (), frozenset())
-                self._finish(i, first, replace(row, kept=self._kept(row)))
-                return
+                return self._finish(i, Row((stage, self.stage(node)), (), frozenset()))
             name, choice = node.out.name, scattered(first, node, self.g.tensors)
             maps = self.joined.fused[name].maps if name in self.joined.fused else ()
             if choice is not None and self._joins(i, first, name, [stage], (choice,), maps):
-                row = Row((stage,), maps, frozenset(), choice)
-                self._finish(i, first, replace(row, kept=self._kept(row)))
-                return
+                return self._finish(i, Row((stage,), maps, frozenset(), choice))
 
     def _alike(self, first: l1.Contract, other: l1.Contract) -> bool:
         """Whether another reduction walks the same windows, without an epilogue."""
-        alone = other.out.name not in self.taken and other.out.name not in self.joined.fused
-        same = loops_of(first) == loops_of(replace(other, fill=first.fill))
-        return alone and same and tiles(other, self.g.tensors) == tiles(first, self.g.tensors)
+        alone = self._has_loops_of(first, other) and other.out.name not in self.joined.fused
+        return alone and tiles(other, self.g.tensors) == tiles(first, self.g.tensors)
+
+    def _has_loops_of(self, first: l1.Contract, other: l1.Contract) -> bool:
+        return other.out.name not in self.taken and loops_of(first) == loops_of(replace(other, fill=first.fill))
 
     def _follows(self, first: l1.Contract, other: l1.Contract) -> bool:
-        alone = other.out.name not in self.taken and other.out.name not in self.beside
-        same = loops_of(first) == loops_of(replace(other, fill=first.fill))
-        return alone and same and walks_plainly(other) and self.is_plain(other)
+        alone = self._has_loops_of(first, other) and other.out.name not in self.beside
+        return alone and other.walks_plainly and self.is_plain(other)
 
     def _elementwise(
         self, i: int, first: l1.Contract, stages: list[Stage], made: set[str]
@@ -269,12 +265,10 @@ class _Search:
         read = {n for n in made if not inside.issuperset(self.g.readers.get(n, ()))}
         return read | {n for n in made if n in self.outputs or n in self.in_place}
 
-    def _kept(self, row: Row) -> frozenset[str]:
-        return frozenset(self._stored({n.out.name for n in row.nodes}))
-
-    def _finish(self, i: int, first: l1.Contract, row: Row) -> None:
-        self.found[first.out.name] = row
+    def _finish(self, i: int, row: Row) -> None:
+        """A kernel, node number `i`, with what it stores."""
         made = {n.out.name for n in row.nodes}
+        self.found[row.sums[0].out.name] = replace(row, kept=frozenset(self._stored(made)))
         self.taken |= made
         self.g.place |= dict.fromkeys(made, i)
 
@@ -282,7 +276,7 @@ class _Search:
 def _is_choice(first: l1.Contract, node: l1.Contract) -> bool:
     """Whether a Contract sums nothing, over the elements of the rows of `first`."""
     same = node.dims == first.dims and node.out_map == whole_operands(first)[0][1]
-    return same and len(node.out_map) == len(node.dims) and walks_plainly(node) and node.out.dtype == "real"
+    return same and len(node.out_map) == len(node.dims) and node.walks_plainly and node.out.dtype == "real"
 
 
 def _with(stages: list[Stage], more: Stage) -> list[Stage]:

@@ -138,22 +138,13 @@ class _Search:
 
 def _alike(first: l1.Contract, other: l1.Contract) -> bool:
     """Whether two reductions have the same loops: everything but the term."""
-    return (
-        loops_of(first) == loops_of(other)
-        and first.combine == other.combine
-        and reads_plainly(first)
-        and reads_plainly(other)
-    )
-
-
-def walks_plainly(node: l1.Contract) -> bool:
-    """Whether every index is a plain dim."""
-    return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
+    same = loops_of(first) == loops_of(other) and first.combine == other.combine
+    return same and reads_plainly(first) and reads_plainly(other)
 
 
 def reads_plainly(node: l1.Contract) -> bool:
     """Whether every index is a plain dim, and the term reads none."""
-    return walks_plainly(node) and not refs(node.body) & {d for d, _ in node.dims}
+    return node.walks_plainly and not refs(node.body) & {d for d, _ in node.dims}
 
 
 def loops_of(node: l1.Contract) -> tuple[object, ...]:
