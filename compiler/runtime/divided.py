@@ -60,6 +60,6 @@ def owners_of(model: l0.Model) -> Iterator[Owner]:
         s = projection.synapse
         for m in projection.members if s is not None else ():
             assert s is not None
-            held = [f"{e}.{x.name}" for e, b in (("pre", s.pre), ("post", s.post)) if b is not None for x in b.state]
+            held = [f"{e}.{x.name}" for e, b in s.ends.items() for x in b.state]
             names = (*(x.name for x in s.state), *(n for n, _ in m.params), *held)
             yield own_name(projection, m), s, dict(m.params), {n: variable_array(projection, m, n) for n in names}

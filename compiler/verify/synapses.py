@@ -227,10 +227,9 @@ def _late_times(s: l0.SynapseDef, end: str) -> tuple[str, ...]:
 def _per_neuron(s: l0.SynapseDef) -> set[str]:
     """What is read once per neuron: by `pre:`, `post:` and conditions of events."""
     values = [e.when for e in s.events]
-    for block in (s.pre, s.post):
-        if block is not None:
-            values += block.values
-            values += [x.init.expr for x in block.state if isinstance(x.init, l0.Formula)]
+    for block in s.ends.values():
+        values += block.values
+        values += [x.init.expr for x in block.state if isinstance(x.init, l0.Formula)]
     return set().union(*(refs(v) for v in values))
 
 

@@ -38,6 +38,8 @@ def _rewritten(x: Any, expr: Rewrite, name: Rename) -> Any:
             return tuple(_rewritten(i, expr, name) for i in x)
         case l0.Set(target, value, span):
             return l0.Set(name(target), expr(value), span)
+        case l0.Transpose(target):
+            return replace(x, target=name(target))
         case l0.Ode(state, rhs, span):
             return l0.Ode(name(state), expr(rhs), span)
         case l0.ParamDecl() | l0.StateDecl() | Span():

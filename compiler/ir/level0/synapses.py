@@ -190,6 +190,11 @@ class SynapseDef:
     others: tuple[OtherDecl, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
+    @property
+    def ends(self) -> dict[str, EndDef]:
+        """`pre` and `post`, as far as there are any."""
+        return {end: block for end, block in (("pre", self.pre), ("post", self.post)) if block is not None}
+
     def times(self, end: str) -> tuple[str, ...]:
         """The names of all times of an end."""
         return tuple(t for e in (SPIKE, *(e.name for e in self.events if e.end == end)) for t in times_of(e))
@@ -197,13 +202,12 @@ class SynapseDef:
     @property
     def sends(self) -> tuple[Send, ...]:
         """Every delivery."""
-        of_ends = (x for end in (self.pre, self.post) if end is not None for x in end.deliver)
+        of_ends = (x for block in self.ends.values() for x in block.deliver)
         return (*(a for a in self.actions if isinstance(a, Send)), *of_ends)
 
     def own_inputs(self, end: str) -> tuple[str, ...]:
         """The inputs that projections hold at that end."""
-        block = self.pre if end == "pre" else self.post
-        return () if block is None else tuple(i.name for i in block.inputs)
+        return tuple(i.name for i in self.ends[end].inputs) if end in self.ends else ()
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -220,11 +224,7 @@ class SynapseDef:
     @property
     def expressions(self) -> tuple[Expr, ...]:
         """Every expression, its ends included."""
-        found = list(self.values)
-        for end in (self.pre, self.post):
-            if end is not None:
-                found += end.values
-        return tuple(found)
+        return (*self.values, *(e for block in self.ends.values() for e in block.values))
 
 
 DELIVER_WEIGHT: Final = SynapseDef("static", (ParamDecl("weight", "1", None),), (), on_pre=(Send(Ref("weight")),))

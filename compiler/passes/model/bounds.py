@@ -77,8 +77,7 @@ def delivered(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dic
 def scale_at_start(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float]:
     """(end, input) -> magnitude of deliveries at the start; 0.0 where that is unbounded."""
     variables = {f"{end}.{name}": VARIABLES for end, name in read_of_neurons(synapse)}
-    for end, block in (("pre", synapse.pre), ("post", synapse.post)):
-        variables |= {f"{end}.{x.name}": TRACES for x in (block.state if block is not None else ())}
+    variables |= {f"{end}.{x.name}": TRACES for end, block in synapse.ends.items() for x in block.state}
     found: dict[tuple[str, str], float] = {}
     for (end, name), values in _sent(synapse, into, {**variables, **params, **start}).items():
         most = max(max(abs(a), abs(b)) for a, b in values)
@@ -91,7 +90,7 @@ def _sent(synapse: l0.SynapseDef, into: str, env: Env) -> dict[tuple[str, str], 
     for actions in _occasions(synapse):
         for send, value in _run(synapse, actions, env)[1]:
             found.setdefault((send.end, send.into or into), []).append(value)
-    for block in (synapse.pre, synapse.post):
-        for send in block.deliver if block is not None else ():
+    for block in synapse.ends.values():
+        for send in block.deliver:
             found.setdefault((send.end, send.into or into), []).append(_sound(interval(send.value, env)))
     return found

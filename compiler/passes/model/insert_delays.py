@@ -126,12 +126,7 @@ def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:
     for projection in model.projections:
         synapse = projection.statements
         if id(synapse) not in known:
-            traces = {
-                (end, s.name)
-                for end, block in (("pre", synapse.pre), ("post", synapse.post))
-                if block is not None
-                for s in block.state
-            }
+            traces = {(end, s.name) for end, block in synapse.ends.items() for s in block.state}
             known[id(synapse)] = read_of_neurons(synapse) - traces
         for end, variable in known[id(synapse)]:
             for member in projection.members:

@@ -17,6 +17,7 @@ import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Way, derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Ref, refs, substitute
 from compiler.expr.inline import named, reads_through
+from compiler.ir.level0.controls import names_read, rewritten
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.passes.model.bind_symbols import bind_symbols
 from compiler.passes.model.lower_model import cell_of, lower_model
@@ -67,25 +68,14 @@ def _with_driven(model: l0.Model) -> l0.Model:
 
 def _source(source: l0.SourceDef, spread: frozenset[str], phases: tuple[l0.PhaseDef, ...]) -> l1.Source:
     n = source.neuron
-    said = (*n.lets, *n.update, *(s for h in n.on for s in h.actions))
-    read = refs(source.value).union(*(refs(o.rhs) for o in n.dynamics), *(refs(s.value) for s in said))
+    read = refs(source.value) | names_read((n.lets, n.dynamics, n.update, n.on))
     every = sorted((f"{p.name}.{x}", p.name, x) for p in phases for x in ("count", "step"))
     counted = [c for c in every if c[0] in read]
     hides: dict[str, Expr] = {dotted: Ref(l0.hidden(dotted)) for dotted, _, _ in counted}
     params = {x: symbol(l0.hidden(x)) for x in (*source.timed, *source.noise, *hides)}
-
-    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return tuple(replace(s, value=substitute(s.value, hides)) for s in items)
-
-    neuron = replace(
-        n,
-        params=(*n.params, *(l0.ParamDecl(l0.hidden(x), "1", None) for x in params)),
-        lets=sets((*n.lets, l0.Set(l1.VALUE, source.value, source.span))),
-        dynamics=tuple(replace(o, rhs=substitute(o.rhs, hides)) for o in n.dynamics),
-        update=sets(n.update),
-        on=tuple(replace(h, actions=sets(h.actions)) for h in n.on),
-    )
-    bound = bind_symbols(neuron)
+    with_value = replace(n, lets=(*n.lets, l0.Set(l1.VALUE, source.value, source.span)))
+    hidden = tuple(l0.ParamDecl(l0.hidden(x), "1", None) for x in params)
+    bound = bind_symbols(replace(rewritten(with_value, lambda e: substitute(e, hides)), params=(*n.params, *hidden)))
     cell = replace(cell_of(bound, phases), units=tuple((s.name, s.unit) for s in bound.state))
     return l1.Source(
         cell,

@@ -69,8 +69,7 @@ class SynapseCells:
 def _read_by_dynamics(bound: SynapseCell) -> frozenset[str]:
     """The names that equations of a step read, named expressions included."""
     d = bound.definition
-    blocks = [b for b in (d.pre, d.post) if b is not None]
-    odes = [*(() if d.event_driven else d.dynamics), *(o for b in blocks for o in b.dynamics)]
+    odes = [*(() if d.event_driven else d.dynamics), *(o for b in d.ends.values() for o in b.dynamics)]
     if not odes:
         return frozenset()
     return frozenset().union(*(refs(o.rhs) for o in odes), *(refs(x.value) for x in d.lets))

@@ -17,6 +17,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
+from compiler.ir.level0.controls import P, Rename, rewritten
 from compiler.ir.level1.synapses import External, SynapseCell
 from compiler.ir.level2.synapse_values import delayed_name, read_delayed, read_now
 from compiler.passes.program.clock import counter, time_of
@@ -67,12 +68,8 @@ class _Names:
     times: set[tuple[str, str]]
 
 
-def _blocks(synapse: l0.SynapseDef) -> dict[str, l0.EndDef]:
-    return {end: block for end, block in (("pre", synapse.pre), ("post", synapse.post)) if block is not None}
-
-
 def _names(synapse: l0.SynapseDef) -> _Names:
-    blocks = _blocks(synapse)
+    blocks = synapse.ends
     statements = [a for a in synapse.actions if isinstance(a, l0.Set)]
     own = [*synapse.model_params, *(p.name for p in synapse.params), *(s.name for s in synapse.state)]
     own += [*(x.target for x in synapse.lets), *(s.target for s in statements)]
@@ -128,41 +125,20 @@ class _Flattening:
 
         return rewrite(e, flat, top_down=True)
 
-    def sets(self, items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return tuple(l0.Set(symbol(s.target), self.expr(s.value), s.span) for s in items)
+    def part(self, x: P, name: Rename = symbol, bound: Mapping[str, Expr] | None = None, at_end: bool = True) -> P:
+        """Statements, equations or what has them, with symbols."""
+        return rewritten(x, lambda e: self.expr(e, bound, at_end), name)
 
-    def actions(self, items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
-        out: list[l0.Action] = []
-        for a in items:
-            if isinstance(a, l0.Set):
-                out.append(l0.Set(symbol(a.target), self.expr(a.value), a.span))
-            elif isinstance(a, l0.Transpose):
-                out.append(replace(a, target=symbol(a.target)))
-            else:
-                out.append(replace(a, value=self.expr(a.value)))
-        return tuple(out)
-
-    def block(self, end: str, b: l0.EndDef | None) -> l0.EndDef | None:
-        if b is None:
-            return None
+    def block(self, end: str, b: l0.EndDef) -> l0.EndDef:
         names = {s.name: self.names.flat[end, s.name] for s in b.state}
         names |= {name: free for (e, name), free in self.names.local.items() if e == end}
-        bound = {**self.bindings, **{n: Ref(f) for n, f in names.items()}}
-
-        def inner(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-            return tuple(l0.Set(names[s.target], self.expr(s.value, bound), s.span) for s in items)
-
-        return l0.EndDef(
-            tuple(replace(s, name=names[s.name]) for s in b.state),
-            tuple(l0.Ode(names[o.state], self.expr(o.rhs, bound, False), o.span) for o in b.dynamics),
-            inner(b.update),
-            inner(b.on_spike),
-            b.span,
-            tuple(replace(h, actions=inner(h.actions)) for h in b.on),
-            tuple(
-                replace(i, name=names[i.name], decay=None if i.decay is None else self.expr(i.decay)) for i in b.inputs
-            ),
-            tuple(replace(x, value=self.expr(x.value)) for x in b.deliver),
+        bound, known = {**self.bindings, **{n: Ref(f) for n, f in names.items()}}, names.__getitem__
+        return replace(
+            self.part(replace(b, dynamics=()), known, bound),
+            state=tuple(replace(s, name=names[s.name]) for s in b.state),
+            dynamics=self.part(b.dynamics, known, bound, at_end=False),
+            inputs=tuple(replace(i, name=names[i.name]) for i in self.part(b.inputs)),
+            deliver=self.part(b.deliver),
         )
 
 
@@ -170,21 +146,16 @@ def bind_synapse(synapse: l0.SynapseDef) -> SynapseCell:
     """The synapse with symbols, without operations."""
     names = _names(synapse)
     f = _Flattening(names)
+    ends = {end: f.block(end, b) for end, b in synapse.ends.items()}
     done = replace(
-        synapse,
+        f.part(replace(synapse, dynamics=(), pre=None, post=None)),
         params=tuple(replace(p, name=symbol(p.name)) for p in synapse.params),
         state=tuple(replace(s, name=symbol(s.name)) for s in synapse.state),
-        lets=f.sets(synapse.lets),
-        pre=f.block("pre", synapse.pre),
-        post=f.block("post", synapse.post),
-        dynamics=tuple(l0.Ode(symbol(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
-        update=f.actions(synapse.update),
-        on_pre=f.actions(synapse.on_pre),
-        on_post=f.actions(synapse.on_post),
-        events=tuple(replace(e, when=f.expr(e.when), actions=f.actions(e.actions)) for e in synapse.events),
-        on=tuple(replace(h, actions=f.actions(h.actions)) for h in synapse.on),
+        dynamics=f.part(synapse.dynamics, at_end=False),
         model_params=tuple(symbol(p) for p in synapse.model_params),
         shared=None if synapse.shared is None else tuple(symbol(n) for n in synapse.shared),
+        pre=ends.get("pre"),
+        post=ends.get("post"),
     )
     externals: dict[str, External] = {name: External(*key) for key, name in names.flat.items()}
     externals |= {name: External(*key, True) for key, name in names.past.items()}

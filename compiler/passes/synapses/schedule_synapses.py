@@ -26,8 +26,8 @@ def schedule_synapse(cell: SynapseCell, phases: Mapping[str, l0.PhaseDef]) -> Sy
     """The cell with its operations."""
     cell = replace(cell, updated_at=_updated_at(cell))
     d, operations = cell.definition, list[Operation]()
-    for end, block in (("pre", d.pre), ("post", d.post)):
-        if block is not None and (block.dynamics or block.update or block.inputs):
+    for end, block in d.ends.items():
+        if block.dynamics or block.update or block.inputs:
             operations.append(AtNeurons(stage.ENDS, f"{end} traces", end, block.update, dynamics=block.dynamics))
     dynamics = () if d.event_driven else d.dynamics
     if dynamics or d.update:
@@ -43,8 +43,8 @@ def schedule_synapse(cell: SynapseCell, phases: Mapping[str, l0.PhaseDef]) -> Sy
         operations += _event(cell, event)
     for handler in d.on:
         operations += _at_event(handler, phases)
-    for end, block in (("pre", d.pre), ("post", d.post)):
-        operations += _end_later(cell, end, block, phases) if block is not None else ()
+    for end, block in d.ends.items():
+        operations += _end_later(cell, end, block, phases)
     return replace(cell, definition=_declared(d), operations=tuple(operations))
 
 

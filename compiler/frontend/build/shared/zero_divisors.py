@@ -117,10 +117,9 @@ def _of_synapse(synapse: l0.SynapseDef) -> Iterator[Found]:
     yield from _equations(synapse.lets, synapse.dynamics)
     sets = tuple(a for a in synapse.update if isinstance(a, l0.Set))
     yield from _statements(synapse.lets, sets, {s.name for s in synapse.state})
-    for end, block in (("pre", synapse.pre), ("post", synapse.post)):
-        if block is not None:
-            own = (*_equations((), block.dynamics), *_statements((), block.update, {s.name for s in block.state}))
-            yield from ((f"{what} under `{end}`", d) for what, d in own)
+    for end, block in synapse.ends.items():
+        own = (*_equations((), block.dynamics), *_statements((), block.update, {s.name for s in block.state}))
+        yield from ((f"{what} under `{end}`", d) for what, d in own)
 
 
 def _of_source(source: l0.SourceDef) -> Iterator[Found]:

@@ -175,7 +175,7 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
     delivered = {(a.end, a.into or into) for a in s.sends}
     places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in s.actions for e in l0.values_of([a])]
     own = {f"{end}.{name}" for end in ENDS for name in s.own_inputs(end)}
-    of_ends = [(x.value, x.span) for end in (s.pre, s.post) if end is not None for x in end.deliver]
+    of_ends = [(x.value, x.span) for block in s.ends.values() for x in block.deliver]
     for value, at in (*places, *((let.value, let.span) for let in s.lets), *of_ends):
         for name in sorted(read_now(value) - (own if (value, at) in of_ends else set())):
             end, _, variable = name.partition(".")

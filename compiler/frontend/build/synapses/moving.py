@@ -98,8 +98,8 @@ def _follows(s: l0.SynapseDef, parameter: str) -> str | None:
     """The first parameter or state whose value is a formula over `parameter`."""
     values: list[tuple[str, object]] = [(p.name, p.default) for p in s.params]
     values += [(x.name, x.init) for x in s.state]
-    for end, block in (("pre", s.pre), ("post", s.post)):
-        values += [(f"{end}.{x.name}", x.init) for x in (block.state if block is not None else ())]
-        decays = [(f"{end}.{x.name}", x.decay) for x in (block.inputs if block is not None else ())]
+    for end, block in s.ends.items():
+        values += [(f"{end}.{x.name}", x.init) for x in block.state]
+        decays = [(f"{end}.{x.name}", x.decay) for x in block.inputs]
         values += [(name, l0.Formula(decay)) for name, decay in decays if decay is not None]
     return next((n for n, v in values if isinstance(v, l0.Formula) and parameter in refs(v.expr)), None)
