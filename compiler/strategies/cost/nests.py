@@ -11,15 +11,7 @@ from math import prod
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.space import plain_dim
-from compiler.strategies.cost.cpu import (
-    ROW_NEST,
-    ROW_OUTER,
-    ROW_OUTER_LINE,
-    ROW_OUTER_TERM,
-    ROW_OUTER_TERMS,
-    ROW_WINDOW,
-    VECTOR_BYTES,
-)
+from compiler.strategies.cost import cpu as constants
 
 
 def row_nest(node: l1.Contract, real_bytes: int) -> float:
@@ -28,7 +20,7 @@ def row_nest(node: l1.Contract, real_bytes: int) -> float:
     if outer is not None:
         return outer
     window = any(len(a.terms) > 1 or a.div > 1 for axes in node.in_maps for a in axes)
-    return products * (ROW_WINDOW if window else ROW_NEST)
+    return products * (constants.ROW_WINDOW if window else constants.ROW_NEST)
 
 
 def outer_nest(node: l1.Contract, real_bytes: int) -> float | None:
@@ -42,7 +34,7 @@ def outer_nest(node: l1.Contract, real_bytes: int) -> float | None:
         return None
     *rows, width = node.out.shape
     terms = prod(e for _, e in node.dims) // prod(node.out.shape)
-    if terms > ROW_OUTER_TERMS:
+    if terms > constants.ROW_OUTER_TERMS:
         return None
-    each = -(-width * real_bytes // VECTOR_BYTES) * (ROW_OUTER + ROW_OUTER_TERM * terms)
-    return prod(rows) * (ROW_OUTER_LINE + each)
+    each = -(-width * real_bytes // constants.VECTOR_BYTES) * (constants.ROW_OUTER + constants.ROW_OUTER_TERM * terms)
+    return prod(rows) * (constants.ROW_OUTER_LINE + each)

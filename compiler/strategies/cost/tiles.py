@@ -14,13 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.strategies.cost.cpu import (
-    TILE_FAR_VECTOR,
-    TILE_START,
-    VECTOR_BYTES,
-    WEIGHT_LINE,
-    WEIGHT_LINE_MOST,
-)
+from compiler.strategies.cost import cpu as constants
 
 LINES_APART: Final = 2048
 """Bytes from which on the machine does not foresee the next line."""
@@ -61,7 +55,7 @@ DOTS = (
 def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int) -> float:
     """Estimated vector operations of reading `weights` bytes again for each strip of pixels, whose terms lie `step`
     bytes apart."""
-    far = max(0.0, min(WEIGHT_LINE * (weights / 1e6 - 1), WEIGHT_LINE_MOST))
+    far = max(0.0, min(constants.WEIGHT_LINE * (weights / 1e6 - 1), constants.WEIGHT_LINE_MOST))
     return far * strips * terms * -(-outs // shape.outs) if step >= LINES_APART else 0.0
 
 
@@ -91,9 +85,9 @@ def cost(
     total = 0.0
     for vectors, terms in parts:
         term = size / shape.speed * 118
-        if terms * fresh * VECTOR_BYTES > near:
-            term = max(term, TILE_FAR_VECTOR * fresh)
-        total += math.ceil(vectors / shape.vectors) * (terms * term + TILE_START + 2 * size)
+        if terms * fresh * constants.VECTOR_BYTES > near:
+            term = max(term, constants.TILE_FAR_VECTOR * fresh)
+        total += math.ceil(vectors / shape.vectors) * (terms * term + constants.TILE_START + 2 * size)
     return -(-outs // shape.outs) * total
 
 

@@ -21,15 +21,7 @@ from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
-from compiler.strategies.cost.cpu import (
-    FOURIER_BACK,
-    FOURIER_IMAGE,
-    FOURIER_NEAR,
-    FOURIER_NEAR_BYTES,
-    FOURIER_STRIP_BYTES,
-    FOURIER_WEIGHTS,
-    TILE_NEAR_BYTES,
-)
+from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.strategy import Found, Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
@@ -75,7 +67,7 @@ def tiles_of(axis: WindowAxis) -> int:
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
-    strip = p.strip(tiles, shape.vectors, PLACES * (conv.ins + conv.outs), FOURIER_STRIP_BYTES)
+    strip = p.strip(tiles, shape.vectors, PLACES * (conv.ins + conv.outs), constants.FOURIER_STRIP_BYTES)
     values = (
         named(blocks=p.blocks(p.out[0]))
         | extents(conv)
@@ -86,9 +78,12 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
-    near = FOURIER_NEAR if scratch <= p.within(FOURIER_NEAR_BYTES) else 1.0
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(TILE_NEAR_BYTES))
-    transforms = tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
+    near = constants.FOURIER_NEAR if scratch <= p.within(constants.FOURIER_NEAR_BYTES) else 1.0
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
+    transforms = (
+        tiles * (conv.ins * constants.FOURIER_IMAGE + conv.outs * constants.FOURIER_BACK)
+        + pairs * constants.FOURIER_WEIGHTS
+    )
     operations += near * transforms
     return by_vectors(NAME, conv, values, scratch, operations)
 

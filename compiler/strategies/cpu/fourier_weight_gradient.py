@@ -17,15 +17,7 @@ from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
-from compiler.strategies.cost.cpu import (
-    FOURIER_BACK,
-    FOURIER_FAR_SUM,
-    FOURIER_GRADIENT_NEAR_BYTES,
-    FOURIER_GRADIENT_SUM,
-    FOURIER_IMAGE,
-    FOURIER_NEAR,
-    FOURIER_STRIP_BYTES,
-)
+from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.fourier_conv import PLACES, SIDE, TAP_BYTES, match_by, steady, tiles_of
 from compiler.strategies.strategy import Strategy, found_by
@@ -49,7 +41,9 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     blocks, parts = -(-found.samples // p.lanes), -(-found.ins // p.lanes)
     tiles = blocks * tiles_of(rows) * tiles_of(cols)
     each = p.lanes * p.real_bytes
-    strip = max(1, min(tiles, p.within(FOURIER_STRIP_BYTES) // (PLACES * each * (p.lanes * parts + found.outs)), 8))
+    strip = max(
+        1, min(tiles, p.within(constants.FOURIER_STRIP_BYTES) // (PLACES * each * (p.lanes * parts + found.outs)), 8)
+    )
     values = (
         named(blocks=blocks, samples=found.samples)
         | extents(found)
@@ -59,10 +53,12 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     scratch = (PLACES * vectors + p.lanes * SIDE * SIDE) * each + strip * p.lanes * TAP_BYTES
     strips, samples = -(-tiles // strip), min(found.samples, p.lanes)
     operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)])
-    sums, near = PLACES * found.outs * parts, scratch <= p.within(FOURIER_GRADIENT_NEAR_BYTES)
-    operations += sums * (strips * FOURIER_GRADIENT_SUM + (0.0 if near else FOURIER_FAR_SUM))
-    transforms = tiles * (samples * parts + found.outs) * FOURIER_IMAGE + found.outs * parts * FOURIER_BACK
-    operations += (FOURIER_NEAR if near else 1.0) * transforms
+    sums, near = PLACES * found.outs * parts, scratch <= p.within(constants.FOURIER_GRADIENT_NEAR_BYTES)
+    operations += sums * (strips * constants.FOURIER_GRADIENT_SUM + (0.0 if near else constants.FOURIER_FAR_SUM))
+    transforms = (
+        tiles * (samples * parts + found.outs) * constants.FOURIER_IMAGE + found.outs * parts * constants.FOURIER_BACK
+    )
+    operations += (constants.FOURIER_NEAR if near else 1.0) * transforms
     return by_vectors(NAME, found, values, scratch, operations)
 
 

@@ -12,15 +12,7 @@ from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
-from compiler.strategies.cost.cpu import (
-    ALIKE,
-    ALIKE_BLOCKS,
-    ALIKE_BYTES,
-    OPERATIONS_PER_US,
-    TILE_CACHE_BYTES,
-    TILE_FAR,
-    TILE_FAR_BLOCKS,
-)
+from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
 
@@ -44,10 +36,10 @@ def match(p: Problem) -> Choice:
         refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
         tile, operations = best(TILES, outs, [(blocks, ins)])
         columns = named(blocks=blocks, outs=outs, ins=ins, w_out=steps[o], w_in=steps[k], tile=tile)
-        near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= p.within(TILE_CACHE_BYTES)
-        apart = blocks >= ALIKE_BLOCKS and max(steps.values()) * p.real_bytes % ALIKE_BYTES == 0
-        slower = TILE_FAR if not near else ALIKE if apart else 1.0
-        microseconds = operations * slower / OPERATIONS_PER_US
+        near = blocks < constants.TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= p.within(constants.TILE_CACHE_BYTES)
+        apart = blocks >= constants.ALIKE_BLOCKS and max(steps.values()) * p.real_bytes % constants.ALIKE_BYTES == 0
+        slower = constants.TILE_FAR if not near else constants.ALIKE if apart else 1.0
+        microseconds = operations * slower / constants.OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, microseconds, joined=True)
     raise NotApplicable("it is not (batch, features) times weights")
 

@@ -16,16 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import Choice, Problem, named, refuse_if, rounded
-from compiler.strategies.cost.cpu import (
-    FEW_MORE,
-    OPERATIONS_PER_US,
-    PANEL_END,
-    PANEL_SUM,
-    PANEL_SUMS_BYTES,
-    PANEL_TILE,
-    ROW_TERM,
-    VECTOR_BYTES,
-)
+from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cpu.rows_product import DEEP, LONG, ROWS
 from compiler.strategies.strategy import Strategy
 
@@ -39,7 +30,7 @@ lines that are powers of two apart would push each other out."""
 
 def panel_of(real_bytes: int) -> int:
     """Outputs of a panel."""
-    return 2 * VECTOR_BYTES // real_bytes
+    return 2 * constants.VECTOR_BYTES // real_bytes
 
 
 def match(p: Problem) -> Choice:
@@ -51,19 +42,23 @@ def match(p: Problem) -> Choice:
     refuse_if(len(walked) != 2 or walked[0] != n or weights != (o, walked[1]), "it is not rows times weights")
     rows, outs, ins = (p.extents[d] for d in (n, o, weights[1] or ""))
     refuse_if(x.shape != (rows, ins) or w.shape != (outs, ins) or len(p.extents) != 3, "an operand is only partly read")
-    vectors = outs * p.real_bytes / VECTOR_BYTES
+    vectors = outs * p.real_bytes / constants.VECTOR_BYTES
     columns = named(batch=rows, outs=outs, ins=ins)
     if rows > FEW:
-        columns |= named(**_blocks(rows, outs, ins, p.real_bytes, p.within(PANEL_SUMS_BYTES)), long=LONG)
+        columns |= named(**_blocks(rows, outs, ins, p.real_bytes, p.within(constants.PANEL_SUMS_BYTES)), long=LONG)
         reals = columns["s_wide"] * columns["s_tall"] + columns["s_copy"] * columns["s_tall"] * ins
         scratch = reals * p.real_bytes + 4 * (columns["s_tall"] + columns["s_depth"])
-        operations = rounded(rows, 4) * vectors * (ins * PANEL_SUM + PANEL_END)
-        operations += -(-rows // ROWS) * vectors / 2 * max(1.0, ins / columns["s_depth"]) * PANEL_TILE
+        operations = rounded(rows, 4) * vectors * (ins * constants.PANEL_SUM + constants.PANEL_END)
+        operations += -(-rows // ROWS) * vectors / 2 * max(1.0, ins / columns["s_depth"]) * constants.PANEL_TILE
     else:
         columns |= named(wide=STRIP * panel_of(p.real_bytes))
         scratch = FEW * columns["s_wide"] * p.real_bytes
-        operations = vectors * (ins * (ROW_TERM + FEW_MORE * (rows - 1)) + rows * PANEL_END)
-    return Choice(NAME, (("many", int(rows > FEW)),), tuple(columns.items()), scratch, operations / OPERATIONS_PER_US)
+        operations = vectors * (
+            ins * (constants.ROW_TERM + constants.FEW_MORE * (rows - 1)) + rows * constants.PANEL_END
+        )
+    return Choice(
+        NAME, (("many", int(rows > FEW)),), tuple(columns.items()), scratch, operations / constants.OPERATIONS_PER_US
+    )
 
 
 def _blocks(rows: int, outs: int, ins: int, size: int, sums: int) -> dict[str, int]:
