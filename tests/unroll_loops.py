@@ -105,7 +105,7 @@ class _Unrolling:
         """The arrays of a launch."""
         return {n for names in self.merged.tables[x.template].arrays.values() for n in names[x.lo : x.hi]}
 
-    def phase(self, phase: l2.MergedPhase) -> l2.MergedPhase:
+    def phase(self, phase: l2.Phase) -> l2.Phase:
         launches: list[l2.Launch] = []
         chains: list[l2.Loop] = []
         done = 0
@@ -121,7 +121,7 @@ class _Unrolling:
                 chains.append(replace(loop, first=first, last=len(launches), steps=1))
             done = loop.last
         launches += self.outside(phase.launches[done:])
-        return l2.MergedPhase(phase.name, tuple(launches), tuple(chains))
+        return l2.Phase(phase.name, tuple(launches), tuple(chains))
 
     def outside(self, launches: Iterable[l2.Launch]) -> Iterable[l2.Launch]:
         """Launches of no loop; one whose rows are in several places is several ones."""
@@ -146,7 +146,7 @@ class _Unrolling:
         hi = len(entries)
         return [replace(x, lo=n, hi=n + 1) for n in range(lo, hi)] if single else [replace(x, lo=lo, hi=hi)]
 
-    def wanted(self, phase: l2.MergedPhase, loop: l2.Loop) -> list[l2.Launch]:
+    def wanted(self, phase: l2.Phase, loop: l2.Loop) -> list[l2.Launch]:
         """The launches of the last step whose results something reads; a row may be one."""
         body, step = phase.launches[loop.first : loop.last], loop.steps - 1
         for x in body:

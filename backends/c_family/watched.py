@@ -26,7 +26,7 @@ class Watched:
     buffers: list[tuple[str, int, int, int]] = field(default_factory=list)
 
 
-def watched(program: l2.Merged, phase: l2.MergedPhase, tables: tuple[Words, ...]) -> Watched:
+def watched(program: l2.Merged, phase: l2.Phase, tables: tuple[Words, ...]) -> Watched:
     """What the launches of a phase emit to and record in."""
     out = Watched()
     for launch in phase.launches:

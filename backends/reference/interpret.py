@@ -50,12 +50,10 @@ def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
     return found
 
 
-def _item(program: l2.Program | l2.Merged, x: l2.KernelLaunch | l2.Launch) -> Item:
+def _item(program: l2.Program | l2.Merged, x: l2.Launch) -> Item:
     if isinstance(program, l2.Merged):
-        assert isinstance(x, l2.Launch)
         return Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
-    assert isinstance(x, l2.KernelLaunch)
-    kernel = program.kernels[x.kernel]
+    kernel = program.kernels[x.template]
     return Item(kernel, kernel.rows, x.lo, x.hi, x.every, x.offset)
 
 

@@ -2,7 +2,7 @@
 
 Assumes: formals, dims and locals of one kernel have different names.
 Guarantees: two kernels have equal canonical text exactly when renaming formals (by position), dims
-and locals makes their formals, bodies, kinds and orders equal. Names with a fixed meaning stay:
+and locals makes their formals, bodies and orders equal. Names with a fixed meaning stay:
 `step`, constants, and the formals that bodies without text of their own use by name (Connect,
 records, given events).
 Does not: reorder statements or formals; take part in names, rows, spans or model paths.
@@ -10,26 +10,34 @@ Does not: reorder statements or formals; take part in names, rows, spans or mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
+from enum import Enum
 from hashlib import sha256
+from typing import Any, Final, get_args
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
+from compiler.ir.level2.names import parts_of
 
 Names = dict[str, str]
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+_EXPRESSIONS: Final = frozenset(get_args(Expr))
 
 
 def canonical(kernel: l2.Kernel | l2.Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
-    names: Names = {}
-    fixed = kernel.body.by_name
-    for i, formal in enumerate(kernel.formals):
-        names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
-    body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use
-    formals = ";".join([_formal(f, names) for f in kernel.formals])
-    return f"{kernel.kind.value} {kernel.order.value}({formals}){body}"
+    fixed, nest = kernel.body.by_name, kernel.body
+    names = {f.name: f"${f.name}" if f.name in fixed else f"f{i}" for i, f in enumerate(kernel.formals)}
+    if isinstance(nest, l2.Contract):
+        nest = nest.nest
+    if isinstance(nest, l2.Nest):
+        names |= {d.name: f"d{i}" for i, d in enumerate(nest.dims)}
+        names |= {s.acc: f"acc{n}.{k}" for n, stage in enumerate(nest.stages) for k, s in enumerate(stage.sums)}
+    if isinstance(nest, l2.Nest | l2.Propagate):
+        for s in nest.statements:
+            if not isinstance(s, l2.Emit):
+                names.setdefault(s.target, f"t{len(names)}")
+    return f"{kernel.order.value} {_text(kernel.formals, names)}{_text(kernel.body, names)}"
 
 
 def digest(kernel: l2.Kernel | l2.Template) -> str:
@@ -37,105 +45,20 @@ def digest(kernel: l2.Kernel | l2.Template) -> str:
     return sha256(canonical(kernel).encode()).hexdigest()
 
 
-def _name(name: str, names: Names) -> str:
-    return names.get(name) or f"${name}"
-
-
-def _value(x: int | str | None, names: Names) -> str:
-    return _name(x, names) if isinstance(x, str) else str(x)
-
-
-def _formal(formal: l2.Formal, names: Names) -> str:
-    name, dtype = names[formal.name], formal.dtype.value
-    if not isinstance(formal, l2.ArrayFormal):
-        return f"{name}:{dtype}"
-    access = formal.access
-    if isinstance(access, l2.Strided):
-        where = "[" + ",".join([_axis(a, names) for a in access.axes]) + "]"
-    else:
-        where = "@" + access.end if isinstance(access, l2.At) else "@"
-        if isinstance(access, l2.At) and access.ring is not None:
-            where += ("(-" if access.past else "(") + ",".join([_name(n, names) for n in access.ring]) + ")"
-    return f"{name}:{dtype} {formal.mode.value}{where}"
-
-
-def _axis(axis: l2.Axis, names: Names) -> str:
-    terms = "+".join([f"{c}*{_name(n, names)}" for n, c in axis.terms])
-    rest = (axis.const, axis.div, axis.extent, axis.stride)
-    if rest == (0, 1, None, 1):
-        return terms
-    return ":".join([terms, *(_value(x, names) for x in rest)])
-
-
-def _body(body: object, names: Names) -> str:
-    match body:
-        case l2.Nest():
-            return _nest(body, names)
-        case l2.Contract(nest, strategy, literals, scratch, sums, flat):
-            options = ",".join([f"{k}={v}" for k, v in literals])
-            inner = _nest(nest, names)
-            space = None if scratch is None else _name(scratch, names)
-            tiles = [(_name(s.target, names), s.of, _expr(s.value, names), _name(s.weight, names)) for s in sums]
-            return f"contract {strategy}({options};{space}){inner}{tiles or ''}{' flat' if flat else ''}"
-        case l2.Attention():
-            return repr(body)
-        case l2.Propagate(events, relation, statements, by, gather):
-            given = f"{by} {_parts(events, names)} {_parts(relation, names)}{' gather' if gather else ''}"
-            return f"propagate({given}){{{_statements(statements, names)}}}"
-        case l2.Connect(rule, stage, probability):
-            given = "" if probability is None else f" {_expr(probability, names)}"
-            return f"connect {rule} {stage}{given}"
-        case l2.RecordTrace(value):
-            return f"record trace {_expr(value, names)}"
-        case l2.RecordEvents():
-            return "record events"
-        case l2.EmitScheduled():
-            return "emit scheduled"
-    raise TypeError(f"{type(body).__name__} is not the body of a kernel")
-
-
-def _parts(x: l2.Events | l2.Every | l2.Relation, names: Names) -> str:
-    """The fields of `x`: names are those of formals, but for a rule's."""
-    shown = []
-    for f in fields(x):
-        value = getattr(x, f.name)
-        if f.name == "probability" and value is not None:
-            shown.append(_expr(value, names))
-            continue
-        shown.append(_name(value, names) if isinstance(value, str) and f.name != "rule" else repr(value))
-    return f"{type(x).__name__}({','.join(shown)})"
-
-
-def _nest(nest: l2.Nest, names: Names) -> str:
-    for i, d in enumerate(nest.dims):
-        names[d.name] = f"d{i}"
-    dims = ",".join([f"{d.kind.value} {_value(d.extent, names)}" for d in nest.dims])
-    prologue = _statements(nest.prologue, names)
-    if nest.combine is None:
-        return f"for({dims}){{{prologue}}}{nest.fill!r}"
-    stages = []
-    for number, stage in enumerate(nest.stages):
-        terms = ",".join([_expr(s.term, names) for s in stage.sums])
-        names |= {s.acc: f"acc{number}.{k}" for k, s in enumerate(stage.sums)}
-        stages.append(f"{stage.combine}({terms}){{{_statements(stage.epilogue, names)}}}")
-    cut = "" if nest.blocks is None else f" by {names[nest.blocks.dim]} {_value(nest.blocks.length, names)}"
-    return f"for({dims}){{{prologue}}}{''.join(stages)}{{{_statements(nest.each, names)}}}{nest.fill!r}{cut}"
-
-
-def _statements(statements: Iterable[l2.Statement], names: Names) -> str:
-    out: list[str] = []
-    for s in statements:
-        if type(s) is l2.Emit:
-            ring = ",".join([_name(x, names) for x in (s.list, s.count, s.slots)])
-            out.append(f"emit({ring}){_expr(s.when, names)}")
-            continue
-        assert isinstance(s, l2.Assign | l2.Add)
-        value = _expr(s.value, names)
-        target = names.get(s.target)
-        if target is None:
-            target = names[s.target] = f"t{len(names)}"
-        out.append(f"{target}{'=' if type(s) is l2.Assign else '+='}{value}")
-    return ";".join(out)
+def _text(x: Any, names: Names) -> str:
+    kind: Any = type(x)
+    if kind is tuple:
+        return f"({','.join([_text(part, names) for part in x])})"
+    if kind in _PLAIN:
+        return repr(x)
+    if kind in _EXPRESSIONS:
+        return _expr(x, names)
+    if parts := parts_of(kind):
+        shown = [repr(getattr(x, name)) if words else _text(getattr(x, name), names) for name, words in parts]
+        return f"{kind.__name__}({','.join(shown)})"
+    if isinstance(x, Enum):
+        return str(x.value)
+    return names.get(x) or f"${x}" if isinstance(x, str) else repr(x)
 
 
 def _expr(e: Expr, names: Names) -> str:
@@ -165,7 +88,6 @@ def bind(template: l2.Template, rows: l2.Rows, index: int) -> l2.Kernel:
         raise IndexError(f"template {template.index} has no row {index}")
     return l2.Kernel(
         template.name,
-        template.kind,
         template.formals,
         template.body,
         rows.taken([index]),

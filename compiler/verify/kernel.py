@@ -35,25 +35,27 @@ from compiler.verify.violations import distinct
 DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4, "shuffled": 4}
 ENDS: Final = frozenset({"pre", "post", "syn"})
 _INTEGERS: Final = frozenset({DType.I64})
-_RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}
-_DRAWN: Final = {"n_pre": DType.I64, "n_post": DType.I64, "key": DType.U64}
-_BODIES: Final[Mapping[l2.Kind, tuple[type[l2.Body], ...]]] = {
-    l2.Kind.MAP: (l2.Nest,),
-    l2.Kind.REDUCE: (l2.Nest,),
-    l2.Kind.CONTRACT: (l2.Contract, l2.Attention, l2.Nest),
-    l2.Kind.PROPAGATE: (l2.Propagate,),
-    l2.Kind.CONNECT: (l2.Connect,),
-    l2.Kind.EMIT: (l2.EmitScheduled, l2.Nest),
-    l2.Kind.RECORD: (l2.RecordEvents, l2.RecordTrace),
-    l2.Kind.EXTERN: (l2.Nest, l2.Contract),
+_SIZES: Final = {"n_pre": DType.I64, "n_post": DType.I64}
+_DRAWN: Final = {**_SIZES, "key": DType.U64}
+_ROW: Final = {"row": DType.I64}
+_STORED: Final = {**_ROW, "col": DType.I32}
+_DRAWING: Final[Mapping[str, Mapping[str, DType]]] = {"count": _ROW, "fill": _STORED, "mask": {"words": DType.U32}}
+"""What a stage makes, and reads of what has been made, of a rule that draws."""
+_TURNED: Final = {**_STORED, "to_row": DType.I64, **_SIZES}
+_FILLED: Final = {**_TURNED, "to_col": DType.I32, "to_index": DType.I32}
+_REWIRED: Final = {**_STORED, "gone": DType.I32, **_DRAWN}
+_STAGES: Final[Mapping[tuple[str, str], Mapping[str, DType]]] = {
+    ("transpose", "count"): _TURNED,
+    ("transpose", "fill"): _FILLED,
+    ("transpose", "refill"): {**_FILLED, "to_filled": DType.I32},
+    ("rewire", "rewire"): {**_REWIRED, **dict.fromkeys(("multapses", "autapses", "same"), DType.I64)},
 }
+"""All that other rules read, by rule and stage."""
 
 
 def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
     """Every breach of the spec by the formals and the body of `code`."""
     yield from distinct("formal", (f.name for f in code.formals))
-    if not isinstance(code.body, _BODIES[code.kind]):
-        yield f"a {code.kind.value} kernel cannot have the body {type(code.body).__name__}"
     check = _Code({f.name: f for f in code.arrays}, {f.name: f for f in code.columns})
     match code.body:
         case l2.Nest() as nest:
@@ -71,16 +73,9 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
             if (stage != "scan" and _computed(rule)) != (probability is not None):
                 yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
             yield from check.probability(probability)
-        case l2.RecordEvents():
-            yield from check.found(
-                _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
-            )
-        case l2.RecordTrace(value):
-            yield from check.trace(value)
-        case l2.EmitScheduled():
-            yield from check.found(
-                _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
-            )
+        case l2.RecordEvents() | l2.RecordTrace() | l2.EmitScheduled() as body:
+            yield from check.found(body.by_name)
+            yield from check.trace(body) if isinstance(body, l2.RecordTrace) else ()
 
 
 def _computed(rule: str) -> bool:
@@ -383,7 +378,7 @@ class _Code:
             case l2.Toeplitz(kernel, stride):
                 if min(*kernel, *stride) < 1:
                     yield f"the kernel is {kernel}, the stride {stride}"
-                yield from self.found(dict.fromkeys(l2.PLANES, DType.I64))
+                yield from self.found(relation.by_name)
         if by == "post" and isinstance(relation, l2.Bitmask | l2.Procedural | l2.Toeplitz):
             yield f"a {type(relation).__name__} relation is walked by target"
 
@@ -404,14 +399,11 @@ class _Code:
             self.dims |= dict.fromkeys(("i", "j", *l2.PLACES), l2.DimKind.PAR)
             yield from self.expression(probability, "the probability")
 
-    def trace(self, value: Expr) -> Iterator[str]:
-        yield from self.found(
-            {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
-        )
+    def trace(self, body: l2.RecordTrace) -> Iterator[str]:
         self.dims["i"] = l2.DimKind.PAR
         if "ring_slots" in self.scalars:
             self.dims["slot"] = l2.DimKind.PAR
-        yield from self.expression(value, "its value")
+        yield from self.expression(body.value, "its value")
 
     def unnumbered(self, what: str) -> Iterator[str]:
         """Synapses of this relation have no number."""
@@ -420,27 +412,13 @@ class _Code:
                 yield f"`{f.name}` is accessed at `syn`, but the synapses of {what} have no number"
 
     def connect(self, rule: str, stage: str) -> Iterator[str]:
-        if stage == "scan":
-            yield from self.found({"row": DType.I64, "n_pre": DType.I64})
-            return
-        if rule == stage == "rewire":
-            columns = dict.fromkeys(("multapses", "autapses", "same"), DType.I64)
-            yield from self.found({"row": DType.I64, "col": DType.I32, "gone": DType.I32} | _DRAWN | columns)
-            return
-        if rule == "transpose" and stage in ("count", "fill", "refill"):
-            made = {"to_col": DType.I32, "to_index": DType.I32} if stage != "count" else {}
-            made |= {"to_filled": DType.I32} if stage == "refill" else {}
-            sizes = {"n_pre": DType.I64, "n_post": DType.I64}
-            yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
-            return
-        if rule not in RULE or stage not in ("count", "fill", "mask"):
+        wanted = {**_ROW, "n_pre": DType.I64} if stage == "scan" else _STAGES.get((rule, stage))
+        if wanted is None and rule in RULE and stage in _DRAWING:
+            wanted = {**_DRAWING[stage], **_DRAWN, **RULE[rule].formals}
+        if wanted is None:
             yield f"connect rule `{rule}`, stage `{stage}`, is not known"
-            return
-        if stage == "mask":
-            yield from self.found({"words": DType.U32} | _DRAWN | dict(RULE[rule].formals))
-            return
-        col = {"col": DType.I32} if stage == "fill" else {}
-        yield from self.found({"row": DType.I64} | col | _DRAWN | dict(RULE[rule].formals))
+        else:
+            yield from self.found(wanted)
 
     def found(self, wanted: Mapping[str, DType | None]) -> Iterator[str]:
         """The formals that a body finds by name; None: any type."""

@@ -42,25 +42,13 @@ _SHOWN = 3  # rows named per kind of violation
 
 def program_violations(program: l2.Program) -> list[str]:
     """Every breach of the spec by an unmerged program."""
-    return list(
-        _violations(
-            program,
-            [(k, k.rows) for k in program.kernels],
-            [(p.name, [(x.kernel, x) for x in p.launches], p.loops) for p in program.phases],
-        )
-    )
+    return list(_violations(program, [(k, k.rows) for k in program.kernels]))
 
 
 def merged_violations(merged: l2.Merged, program: l2.Program | None = None) -> list[str]:
     """Every breach of the spec by a merged program; with `program`, every difference from it
     too."""
-    found = list(
-        _violations(
-            merged,
-            list(zip(merged.templates, merged.tables, strict=False)),
-            [(p.name, [(x.template, x) for x in p.launches], p.loops) for p in merged.phases],
-        )
-    )
+    found = list(_violations(merged, list(zip(merged.templates, merged.tables, strict=False))))
     if len(merged.templates) != len(merged.tables):
         found.append(f"{len(merged.templates)} templates have {len(merged.tables)} tables")
     seen: dict[str, int] = {}
@@ -80,11 +68,7 @@ def merged_violations(merged: l2.Merged, program: l2.Program | None = None) -> l
     return found
 
 
-def _violations(
-    program: l2.Program | l2.Merged,
-    codes: Sequence[tuple[Code, l2.Rows]],
-    phases: Sequence[tuple[str, Sequence[tuple[int, l2.KernelLaunch | l2.Launch]], Sequence[l2.Loop]]],
-) -> Iterator[str]:
+def _violations(program: l2.Program | l2.Merged, codes: Sequence[tuple[Code, l2.Rows]]) -> Iterator[str]:
     arrays = {a.name: a for a in program.arrays}
     parts = parts_of(program.arrays)
     yield from _array_violations(program, arrays)
@@ -97,19 +81,20 @@ def _violations(
         sound.append(ok)
         if ok:
             yield from (f"{code.name}: {v}" for v in _bound_violations(code, rows, arrays))
-    yield from (f"phase `{name}` stands twice" for name in repeated(name for name, _, _ in phases))
-    for name, launches, loops in phases:
-        yield from (f"phase `{name}`: {v}" for v in _loop_violations(launches, loops, codes, arrays))
-        for number, launch in launches:
-            if not 0 <= number < len(codes):
-                yield f"phase `{name}` launches kernel {number} of {len(codes)}"
+    yield from (f"phase `{name}` stands twice" for name in repeated(p.name for p in program.phases))
+    for phase in program.phases:
+        yield from (f"phase `{phase.name}`: {v}" for v in _loop_violations(phase, codes, arrays))
+        for x in phase.launches:
+            if not 0 <= x.template < len(codes):
+                yield f"phase `{phase.name}` launches kernel {x.template} of {len(codes)}"
                 continue
-            where = f"phase `{name}`, {codes[number][0].name}"
-            yield from (f"{where}: {v}" for v in _launch_violations(name, launch, *codes[number], sound[number], parts))
+            code, rows = codes[x.template]
+            found = _launch_violations(phase.name, x, code, rows, sound[x.template], parts)
+            yield from (f"phase `{phase.name}`, {code.name}: {v}" for v in found)
 
 
 def _launch_violations(
-    phase: str, launch: l2.KernelLaunch | l2.Launch, code: Code, rows: l2.Rows, sound: bool, parts: Parts
+    phase: str, launch: l2.Launch, code: Code, rows: l2.Rows, sound: bool, parts: Parts
 ) -> Iterator[str]:
     if not 0 <= launch.lo < launch.hi <= rows.count:
         yield f"rows {launch.lo} to {launch.hi} of {rows.count}"
@@ -122,23 +107,21 @@ def _launch_violations(
 
 
 def _loop_violations(
-    launches: Sequence[tuple[int, l2.KernelLaunch | l2.Launch]],
-    loops: Sequence[l2.Loop],
-    codes: Sequence[tuple[Code, l2.Rows]],
-    arrays: Mapping[str, l2.Array],
+    phase: l2.Phase, codes: Sequence[tuple[Code, l2.Rows]], arrays: Mapping[str, l2.Array]
 ) -> Iterator[str]:
+    launches = phase.launches
     end = 0
     steps = [0] * len(launches)
-    for x in loops:
+    for x in phase.loops:
         if not end <= x.first < x.last <= len(launches) or x.steps < 1:
             yield f"the loop of {x.steps} steps over launches {x.first} to {x.last} begins before {end} or has no end"
             return
         end = x.last
         steps[x.first : x.last] = [x.steps] * (x.last - x.first)
-        if any(launch.every != 1 for _, launch in launches[x.first : x.last]):
+        if any(launch.every != 1 for launch in launches[x.first : x.last]):
             yield f"the loop over launches {x.first} to {x.last} has some that are not of every step"
-    for (number, launch), count in zip(launches, steps, strict=True):
-        bound = codes[number][1].arrays.values() if 0 <= number < len(codes) else ()
+    for launch, count in zip(launches, steps, strict=True):
+        bound = codes[launch.template][1].arrays.values() if 0 <= launch.template < len(codes) else ()
         for name in dict.fromkeys(n for names in bound for n in names[launch.lo : launch.hi]):
             a = arrays.get(name)
             if a is None or not a.by_step or a.within not in arrays:
@@ -378,8 +361,8 @@ def _differences(merged: l2.Merged, program: l2.Program) -> Iterator[str]:
         while i < len(left) and j < len(right):
             x, y = left[i][0], right[j][0]
             n = min(left[i][1] - done_left, right[j][1] - done_right)
-            template, kernel = merged.templates[x.template], program.kernels[y.kernel]
-            if template.digest != digests[y.kernel] or (x.every, x.offset) != (y.every, y.offset):
+            template, kernel = merged.templates[x.template], program.kernels[y.template]
+            if template.digest != digests[y.template] or (x.every, x.offset) != (y.every, y.offset):
                 yield f"phase `{phase.name}` runs `{template.name}` where `{kernel.name}` is due"
                 return
             a, b = x.lo + done_left, y.lo + done_right

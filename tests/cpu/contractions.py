@@ -16,9 +16,8 @@ from compiler.ir.level2.program import (
     Assign,
     Formal,
     Kernel,
-    KernelLaunch,
-    Kind,
     Lanes,
+    Launch,
     Mode,
     Nest,
     Order,
@@ -161,7 +160,7 @@ def program(cases: Sequence[Case], real: DType, row_major: bool = False) -> Prog
             )
             for n, t in used.items()
         ]
-    phase = Phase("train", tuple(KernelLaunch(i, 0, 1) for i in range(len(kernels))))
+    phase = Phase("train", tuple(Launch(i, 0, 1) for i in range(len(kernels))))
     return Program("contraction", real, Order.REPRODUCIBLE, tuple(arrays), tuple(kernels), (phase,))
 
 
@@ -214,4 +213,4 @@ def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, d
         (f"layer {prefix}",),
     )
     used = {"y": node.out, **{n: tensors[n] for n in bound.values()}}
-    return Kernel("layer: contraction", Kind.CONTRACT, formals, body, rows), used
+    return Kernel("layer: contraction", formals, body, rows), used

@@ -15,8 +15,7 @@ from compiler.ir.level2.program import (
     Dim,
     DimKind,
     Kernel,
-    KernelLaunch,
-    Kind,
+    Launch,
     Mode,
     Nest,
     Order,
@@ -85,7 +84,7 @@ def _kernel(form: str, order: Order) -> Kernel:
     )
     scalars = [ScalarFormal(n, DType.I64) for n in columns]
     rows = Rows(1, {n: (f"{form}.{n}",) for n in "xyz"}, {n: np.array([v]) for n, v in columns.items()}, (form,))
-    return Kernel(f"{form}: sum", Kind.REDUCE, (*formals, *scalars), nest, rows, order)
+    return Kernel(f"{form}: sum", (*formals, *scalars), nest, rows, order)
 
 
 def program(order: Order, capabilities: Capabilities) -> Program:
@@ -94,7 +93,7 @@ def program(order: Order, capabilities: Capabilities) -> Program:
     results = [(f"{form}.{n}", sums(form).size) for form in FORMS for n in "yz"]
     arrays = [Array(f"{form}.x", DType.F32, x.shape, Role.STATE) for form, x in given.items()]
     arrays += [Array(name, DType.F32, (size,), Role.STATE) for name, size in results]
-    launches = tuple(KernelLaunch(n, 0, 1) for n in range(len(FORMS)))
+    launches = tuple(Launch(n, 0, 1) for n in range(len(FORMS)))
     constants = {f"{form}.x": x for form, x in given.items()} | {n: np.zeros(size, np.float32) for n, size in results}
     kernels = tuple(_kernel(form, order) for form in FORMS)
     made = Program("sums", DType.F32, order, tuple(arrays), kernels, (Phase("step", launches),), constants)

@@ -26,8 +26,7 @@ from compiler.ir.level2.program import (
     Events,
     Formal,
     Kernel,
-    KernelLaunch,
-    Kind,
+    Launch,
     Mode,
     Nest,
     Order,
@@ -104,7 +103,6 @@ def lif_kernel(names: Sequence[str], sizes: Sequence[int], real: DType, slots: i
     arrays = {f: tuple(f"{name}.{f}" for name in names) for f in ("v", "ge", "held", "spikes", "spike_count")}
     return Kernel(
         f"{names[0]}: neuron update",
-        Kind.MAP,
         formals,
         Nest((Dim("i", "n"),), body),
         Rows(n, arrays, scalars, tuple(names)),  # type: ignore[arg-type]
@@ -164,7 +162,6 @@ def network(
     kernels.append(
         Kernel(
             "ring: count synapses",
-            Kind.CONNECT,
             (row, table, *columns),
             Connect("fixed_probability", "count"),
             Rows(count, bound, common, tuple(synapses)),  # type: ignore[arg-type]
@@ -173,7 +170,6 @@ def network(
     kernels.append(
         Kernel(
             "ring: scan",
-            Kind.CONNECT,
             (row, ScalarFormal("n_pre", I64)),
             Connect("any", "scan"),
             Rows(count, {"row": row_names}, {"n_pre": common["n_pre"]}),  # type: ignore[dict-item]
@@ -182,7 +178,6 @@ def network(
     kernels.append(
         Kernel(
             "ring: fill synapses",
-            Kind.CONNECT,
             (
                 ArrayFormal("row", I64, Mode.READ, ByName()),
                 ArrayFormal("col", I32, Mode.WRITE, ByName()),
@@ -213,7 +208,6 @@ def network(
     kernels.append(
         Kernel(
             "ring: propagation into ge",
-            Kind.PROPAGATE,
             (
                 *ring(Mode.READ),
                 ArrayFormal("row", I64, Mode.READ, ByName()),
@@ -231,12 +225,11 @@ def network(
             Rows(count, prop_arrays, prop_scalars, tuple(synapses)),  # type: ignore[arg-type]
         )
     )
-    init: list[KernelLaunch] = []
+    init: list[Launch] = []
     if per_synapse:
         kernels.append(
             Kernel(
                 "ring: draw weights",
-                Kind.MAP,
                 (
                     ArrayFormal("weight", real, Mode.WRITE, ELEMENT),
                     ScalarFormal("n", I64),
@@ -253,8 +246,8 @@ def network(
                 ),
             )
         )
-        init.append(KernelLaunch(len(kernels) - 1, 0, count))
-    steps = [KernelLaunch(0, 0, count), KernelLaunch(4, 0, count)]
+        init.append(Launch(len(kernels) - 1, 0, count))
+    steps = [Launch(0, 0, count), Launch(4, 0, count)]
     if record:
         arrays += [
             Array("record", I32, (4096, 2), Role.RECORD),
@@ -267,7 +260,6 @@ def network(
         kernels.append(
             Kernel(
                 "pop0: record spikes",
-                Kind.RECORD,
                 (
                     ArrayFormal("list", I32, Mode.READ, ByName()),
                     ArrayFormal("count", I32, Mode.READ, ByName()),
@@ -294,11 +286,10 @@ def network(
                 ),
             )
         )
-        steps.append(KernelLaunch(len(kernels) - 1, 0, 1))
+        steps.append(Launch(len(kernels) - 1, 0, 1))
         kernels.append(
             Kernel(
                 "pop0: record v",
-                Kind.RECORD,
                 (
                     ArrayFormal("source", real, Mode.READ, ELEMENT),
                     ArrayFormal("members", I32, Mode.READ, ByName()),
@@ -320,11 +311,11 @@ def network(
                 ),
             )
         )
-        steps.append(KernelLaunch(len(kernels) - 1, 0, 1, 10, 0))
+        steps.append(Launch(len(kernels) - 1, 0, 1, 10, 0))
     phases = [
-        Phase("count", (KernelLaunch(1, 0, count),)),
-        Phase("scan", (KernelLaunch(2, 0, count),)),
-        Phase("fill", (KernelLaunch(3, 0, count),)),
+        Phase("count", (Launch(1, 0, count),)),
+        Phase("scan", (Launch(2, 0, count),)),
+        Phase("fill", (Launch(3, 0, count),)),
     ]
     if init:
         phases.append(Phase("init", tuple(init)))

@@ -25,8 +25,7 @@ from compiler.ir.level2.program import (
     EmitScheduled,
     Formal,
     Kernel,
-    KernelLaunch,
-    Kind,
+    Launch,
     Merged,
     Mode,
     Order,
@@ -71,21 +70,18 @@ def relation(rule: str, values: dict[str, int], p: float) -> Program:
     kernels = (
         Kernel(
             "count",
-            Kind.CONNECT,
             (ROW, *table, *columns),
             Connect(rule, "count"),
             Rows(1, bound, scalars),  # type: ignore[arg-type]
         ),
         Kernel(
             "scan",
-            Kind.CONNECT,
             (ROW, ScalarFormal("n_pre", I64)),
             Connect("any", "scan"),
             Rows(1, {"row": ("row",)}, {"n_pre": np.array([values["n_pre"]])}),
         ),
         Kernel(
             "fill",
-            Kind.CONNECT,
             (read_row, col, *table, *columns),
             Connect(rule, "fill"),
             Rows(1, {**bound, "col": ("col",)}, scalars),  # type: ignore[arg-type]
@@ -101,7 +97,7 @@ def relation(rule: str, values: dict[str, int], p: float) -> Program:
             Array("table", U32, (512,), Role.CONST),
         ),
         kernels,
-        tuple(Phase(n, (KernelLaunch(i, 0, 1),)) for i, n in enumerate(("count", "scan", "fill"))),
+        tuple(Phase(n, (Launch(i, 0, 1),)) for i, n in enumerate(("count", "scan", "fill"))),
         {"table": fixed_probability_table(p)},
     )
 
@@ -228,7 +224,6 @@ def test_given_events(tmp_path: Path) -> None:
     steps, ids = np.array([2, 2, 5, 9, 9], np.int32), np.array([1, 4, 0, 2, 3], np.int32)
     kernel = Kernel(
         "in: given spikes",
-        Kind.EMIT,
         (
             ArrayFormal("steps", I32, Mode.READ, ByName()),
             ArrayFormal("ids", I32, Mode.READ, ByName()),
@@ -256,7 +251,7 @@ def test_given_events(tmp_path: Path) -> None:
             Array("spike_count", I32, (3,), Role.EVENT),
         ),
         (kernel,),
-        (Phase("step", (KernelLaunch(0, 0, 1),)),),
+        (Phase("step", (Launch(0, 0, 1),)),),
         {"steps": steps, "ids": ids},
     )
     backend = CpuBackend()

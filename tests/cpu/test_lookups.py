@@ -10,7 +10,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.ir.level0.model import Model
-from compiler.ir.level2.program import Kind, Merged
+from compiler.ir.level2.program import Contract, Merged, Nest
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import Trained, load
@@ -73,8 +73,8 @@ def test_rows_are_read_where_they_stand(tmp_path: Path, target: str) -> None:
     """No sum over all rows of the table is left."""
     merged = program(model_of(write(tmp_path), tmp_path), target)
     (read,) = (t for t in merged.templates if t.name.endswith(": rows"))
-    assert read.kind is Kind.MAP
-    assert not [t.name for t in merged.templates if t.kind is Kind.CONTRACT and t.name.startswith("table")]
+    assert isinstance(read.body, Nest)
+    assert not [t.name for t in merged.templates if isinstance(t.body, Contract) and t.name.startswith("table")]
 
 
 @pytest.mark.parametrize(("target", "classes", "read"), [("cpu", 40, 1), ("cuda", 40, 0), ("cuda", 9000, 1)])
@@ -100,8 +100,8 @@ def test_sums_of_places_are_additions_in_order(tmp_path: Path) -> None:
     found = []
     for ordered in (True, False):
         merged = program(model, "reference", ordered)
-        kinds = [t.kind.value for t in merged.templates if "sums of rows" in t.name]
-        assert kinds == ["map" if ordered else "reduce"]
+        (sums,) = (t for t in merged.templates if "sums of rows" in t.name)
+        assert isinstance(sums.body, Nest) and (sums.body.combine is None) == ordered
         chosen = backend("reference")
         instance = chosen.load(chosen.build(merged, tmp_path / "build", {}), merged, 1)
         order = next(a for a in merged.arrays if a.name == "train.order")

@@ -14,7 +14,7 @@ from backends.cpu.backend import CpuBackend
 from backends.protocol import Backend
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
-from compiler.ir.level2.program import Merged, MergedPhase
+from compiler.ir.level2.program import Merged, Phase
 from compiler.passes.pipeline.lower import Lowered, lower
 from netloom import build
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
@@ -355,7 +355,7 @@ def test_seed_and_run_compile_nothing(tmp_path: Path, compilations: list[str]) -
 def row_by_row(merged: Merged) -> Merged:
     """Every launch split into launches of single rows; loops have those of the launches that they had."""
 
-    def split(phase: MergedPhase) -> MergedPhase:
+    def split(phase: Phase) -> Phase:
         launches = tuple(replace(x, lo=i, hi=i + 1) for x in phase.launches for i in range(x.lo, x.hi))
         starts = [0, *accumulate(x.hi - x.lo for x in phase.launches)]
         loops = tuple(replace(loop, first=starts[loop.first], last=starts[loop.last]) for loop in phase.loops)

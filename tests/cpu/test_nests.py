@@ -21,8 +21,7 @@ from compiler.ir.level2.program import (
     DimKind,
     Formal,
     Kernel,
-    KernelLaunch,
-    Kind,
+    Launch,
     Mode,
     Nest,
     Order,
@@ -66,7 +65,6 @@ def single(
     formals += [ScalarFormal(n, real if isinstance(v, float) else I64) for n, v in columns.items()]
     kernel = Kernel(
         "test: nest",
-        Kind.MAP,
         tuple(formals),
         nest,
         Rows(
@@ -83,7 +81,7 @@ def single(
         order,
         tuple(Array(n, TYPES[str(v.dtype)], v.shape, Role.STATE) for n, v in arrays.items()),
         (kernel,),
-        (Phase("step", (KernelLaunch(0, 0, 1),)),),
+        (Phase("step", (Launch(0, 0, 1),)),),
         arrays,
     )
 
@@ -165,7 +163,6 @@ def test_random_numbers(tmp_path: Path) -> None:
     )
     kernel = Kernel(
         "test: draws",
-        Kind.MAP,
         formals,
         nest,
         Rows(1, {"y": ("y",)}, {"n": np.array([500]), "key": np.array([123456789])}),
@@ -177,7 +174,7 @@ def test_random_numbers(tmp_path: Path) -> None:
         Order.BITWISE,
         (Array("y", F32, (500,), Role.STATE),),
         (kernel,),
-        (Phase("step", (KernelLaunch(0, 0, 1),)),),
+        (Phase("step", (Launch(0, 0, 1),)),),
         {"y": y},
     )
     got = check(program, tmp_path, "y")
@@ -603,7 +600,7 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
     assert isinstance(kernel.body, Nest)
     nest = replace(kernel.body, prologue=(), epilogue=(assign("z", "max(acc + bias, 0) + z"),))
     squared = replace(nest, epilogue=(assign("z", "max(acc * acc + bias, 0) + z"),))
-    toy = replace(kernel, kind=Kind.CONTRACT, body=Contract(nest, "toy", (("tile", 16),)))
+    toy = replace(kernel, body=Contract(nest, "toy", (("tile", 16),)))
     program = replace(plain, kernels=(toy,))
     with pytest.raises(BackendError, match="no strategy `toy`"):
         CpuBackend().emit(merge(program))

@@ -11,7 +11,7 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
-from compiler.ir.level2.program import Merged, MergedPhase, Order, Program
+from compiler.ir.level2.program import Merged, Order, Phase, Program
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import network
@@ -57,7 +57,7 @@ def test_same_spikes_as_the_reference(tmp_path: Path, per_synapse: bool) -> None
 def test_merged_rows_give_the_bits_of_single_rows(tmp_path: Path) -> None:
     together = merge(network(4))
 
-    def split(phase: MergedPhase) -> MergedPhase:
+    def split(phase: Phase) -> Phase:
         return replace(
             phase,
             launches=tuple(replace(x, lo=i, hi=i + 1) for x in phase.launches for i in range(x.lo, x.hi)),

@@ -62,7 +62,7 @@ def test_templates(root: Path, golden: Golden, name: str) -> None:
     """Level 2, merged: templates, their numbers of rows, and the launches of each phase."""
     merged = lowered(root, name).merged
     lines = [
-        f"{t.index:3} x {rows.count:<3} {t.kind.value:<10} {t.name}"
+        f"{t.index:3} x {rows.count:<3} {type(t.body).__name__:<13} {t.name}"
         for t, rows in zip(merged.templates, merged.tables, strict=True)
     ]
     for phase in merged.phases:

@@ -71,7 +71,7 @@ def once(made: Program, phase: str = "step", seed: int = 0) -> ReferenceInstance
 def test_map_reads_newest_values_and_rounds_to_the_precision() -> None:
     made = program(
         "Array(v, f32, [5], state), Array(w, f32, [5], state), Array(c, i32, [5], state)",
-        """Kernel("a", map, [ArrayFormal(v, f32, rw, @[<i>]), ArrayFormal(w, f32, w, @[<i>]),
+        """Kernel("a", [ArrayFormal(v, f32, rw, @[<i>]), ArrayFormal(w, f32, w, @[<i>]),
              ArrayFormal(c, i32, rw, @[<i>]), ScalarFormal(n, i64), ScalarFormal(tau, f32)],
            Nest([Dim(i, n)], prologue=[
              held := `c > 0`,
@@ -79,7 +79,7 @@ def test_map_reads_newest_values_and_rounds_to_the_precision() -> None:
              w := `v * 2 + i`,
              c := `c - 1 if held else 3`]),
            Rows(1, {v: [v], w: [w], c: [c]}, {n: #i64[5], tau: #f64[3.3]}, [p]))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
     )
     it = started(made)
     start = np.array([1, 2, 3, 4, 5], np.float32)
@@ -96,7 +96,7 @@ def test_map_reads_newest_values_and_rounds_to_the_precision() -> None:
 
 def test_rows_bind_one_at_a_time_and_merge_to_the_same() -> None:
     def kernel(x: str, y: str, a: str, b: str, rows: str) -> str:
-        return f"""Kernel("{a}", map, [ArrayFormal({x}, f64, rw, @[<i>]), ScalarFormal({y}, i64),
+        return f"""Kernel("{a}", [ArrayFormal({x}, f64, rw, @[<i>]), ScalarFormal({y}, i64),
              ScalarFormal(key, u64), ScalarFormal({b}, f64)],
            Nest([Dim(i, {y})], prologue=[t := `{x} * {b}`, {x} := `t + normal(key, i, 0)`]), {rows})"""
 
@@ -118,7 +118,7 @@ def test_rows_bind_one_at_a_time_and_merge_to_the_same() -> None:
             "rate",
             "Rows(1, {u: [r.v]}, {m: #i64[3], key: [StreamKey(r)], rate: #f64[0.125]}, [r])",
         ),
-        "Phase(step, [KernelLaunch(0, 0, 2), KernelLaunch(1, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 2), Launch(1, 0, 1)])",
         precision="f64",
     )
     merged = merge(made)
@@ -136,11 +136,11 @@ def test_rows_bind_one_at_a_time_and_merge_to_the_same() -> None:
 def test_a_wide_accumulator_keeps_float64() -> None:
     made = program(
         "Array(x, f32, [3], data), Array(total, f64, [1], state)",
-        """Kernel("a", reduce, [ArrayFormal(x, f32, r, @[<i>]), ArrayFormal(total, f64, rw, @[]),
+        """Kernel("a", [ArrayFormal(x, f32, r, @[<i>]), ArrayFormal(total, f64, rw, @[]),
              ScalarFormal(n, i64)],
            Nest([Dim(i, n, kind=red)], combine=add, term=`float(x) * x`, epilogue=[total += `acc`]),
            Rows(1, {x: [x], total: [total]}, {n: #i64[3]}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"x": np.array([1, 1e-3, 1e-4], np.float32)},
     )
     it = started(made)
@@ -158,11 +158,11 @@ def test_reductions_add_in_the_declared_order(limit: int, monkeypatch: pytest.Mo
     x = rng.normal(size=(6, 5, 4)).astype(np.float32)
     made = program(
         "Array(x, f32, [6, 5, 4], data), Array(y, f32, [5], work)",
-        """Kernel("a", reduce, [ArrayFormal(x, f32, r, @[<i>*20, <j>*4, <k>]),
+        """Kernel("a", [ArrayFormal(x, f32, r, @[<i>*20, <j>*4, <k>]),
              ArrayFormal(y, f32, w, @[<j>])],
            Nest([Dim(j, 5), Dim(i, 6, kind=red), Dim(k, 4, kind=red)], combine=add, term=`x`,
                 epilogue=[y := `acc`]), Rows(1, {x: [x], y: [y]}, {}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"x": x},
     )
     want = np.zeros(5, np.float32)
@@ -177,9 +177,9 @@ def test_reductions_add_in_the_declared_order(limit: int, monkeypatch: pytest.Mo
 def test_a_combine_without_reduced_dims_takes_one_term() -> None:
     made = program(
         "Array(y, f64, [3], work)",
-        """Kernel("a", reduce, [ArrayFormal(y, f64, w, @[<i>])],
+        """Kernel("a", [ArrayFormal(y, f64, w, @[<i>])],
            Nest([Dim(i, 3)], combine=max, term=`i - 1.5`, epilogue=[y := `acc`]), Rows(1, {y: [y]}, {}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         precision="f64",
     )
     assert once(made).read("y").tolist() == [-1.5, -0.5, 0.5]
@@ -194,7 +194,7 @@ def test_convolution_with_padding_and_stride() -> None:
     made = program(
         "Array(x, f64, [2, 3, 7, 6], data), Array(w, f64, [4, 3, 3, 3], weight),"
         "Array(b, f64, [4], weight), Array(y, f64, [2, 4, 4, 3], work)",
-        """Kernel("conv", contract, [
+        """Kernel("conv", [
              ArrayFormal(x, f64, r, @[<n>*126, <c>*42, <2*oy + ky; -1>:h*6, <2*ox + kx; -1>:6]),
              ArrayFormal(w, f64, r, @[<o>*27, <c>*9, <ky>*3, <kx>]), ArrayFormal(b, f64, r, @[<o>]),
              ArrayFormal(y, f64, w, @[<n>*48, <o>*12, <oy>*3, <ox>]),
@@ -203,7 +203,7 @@ def test_convolution_with_padding_and_stride() -> None:
              Dim(ky, 3, kind=red), Dim(kx, 3, kind=red)], combine=add, term=`x * w`,
              epilogue=[y := `max(acc + b, 0)`]), direct),
            Rows(1, {x: [x], w: [w], b: [b], y: [y]}, {h: #i64[7], batch: #i64[2]}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"x": x, "w": w, "b": np.array([0.1, -0.2, 0.3, 0.0])},
         precision="f64",
     )
@@ -222,11 +222,11 @@ def test_gather_form_of_a_strided_gradient_divides_exactly() -> None:
     dy, w = rng.normal(size=4), rng.normal(size=3)
     made = program(
         "Array(dy, f64, [4], data), Array(w, f64, [3], weight), Array(dx, f64, [9], work)",
-        """Kernel("g", contract, [ArrayFormal(dy, f64, r, @[<i - k>/2:4]), ArrayFormal(w, f64, r, @[<k>]),
+        """Kernel("g", [ArrayFormal(dy, f64, r, @[<i - k>/2:4]), ArrayFormal(w, f64, r, @[<k>]),
              ArrayFormal(dx, f64, w, @[<i>])],
            Nest([Dim(i, 9), Dim(k, 3, kind=red)], combine=add, term=`dy * w`, epilogue=[dx := `acc`]),
            Rows(1, {dy: [dy], w: [w], dx: [dx]}, {}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"dy": dy, "w": w},
         precision="f64",
     )
@@ -241,10 +241,10 @@ def test_max_pooling_fills_with_minus_infinity() -> None:
     x = -np.arange(1, 6, dtype=np.float32)
     made = program(
         "Array(x, f32, [5], data), Array(y, f32, [3], work)",
-        """Kernel("p", contract, [ArrayFormal(x, f32, r, @[<2*o + k; -1>:5]), ArrayFormal(y, f32, w, @[<o>])],
+        """Kernel("p", [ArrayFormal(x, f32, r, @[<2*o + k; -1>:5]), ArrayFormal(y, f32, w, @[<o>])],
            Nest([Dim(o, 3), Dim(k, 2, kind=red)], combine=max, term=`x`, epilogue=[y := `acc`], fill=-inf),
            Rows(1, {x: [x], y: [y]}, {}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"x": x},
     )
     np.testing.assert_array_equal(once(made).read("y"), [-1, -2, -4])
@@ -257,13 +257,13 @@ def test_gather_through_a_local_and_guarded_writes(limit: int, monkeypatch: pyte
     data = np.arange(20, dtype=np.float32).reshape(5, 4)
     made = program(
         "Array(data, f32, [5, 4], data), Array(order, i64, [5], data),Array(x, f32, [3, 4], work, layout=Lanes(2))",
-        """Kernel("feed", map, [ArrayFormal(data, f32, r, @[<at>:5*4, <j>]),
+        """Kernel("feed", [ArrayFormal(data, f32, r, @[<at>:5*4, <j>]),
              ArrayFormal(order, i64, r, @[<2*b + l; first>:5]),
              ArrayFormal(x, f32, w, @[<b>*8, <j>*2, <l>]), ScalarFormal(blocks, i64), ScalarFormal(first, i64)],
            Nest([Dim(b, blocks), Dim(j, 4), Dim(l, 2, kind=lane)],
                 prologue=[at := `order`, x := `data * 0.5`], fill=-1.0),
            Rows(1, {data: [data], order: [order], x: [x]}, {blocks: #i64[2], first: #i64[2]}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"data": data, "order": np.array([4, 2, 3, 0, 1])},
     )
     x = once(made).read("x").reshape(2, 4, 2)
@@ -275,10 +275,10 @@ def test_gather_through_a_local_and_guarded_writes(limit: int, monkeypatch: pyte
 def test_an_access_out_of_bounds_is_an_error() -> None:
     made = program(
         "Array(x, f32, [4], data), Array(at, i64, [4], data), Array(y, f32, [4], work)",
-        """Kernel("bad", map, [ArrayFormal(x, f32, r, @[<k>]), ArrayFormal(at, i64, r, @[<i>]),
+        """Kernel("bad", [ArrayFormal(x, f32, r, @[<k>]), ArrayFormal(at, i64, r, @[<i>]),
              ArrayFormal(y, f32, w, @[<i>])],
            Nest([Dim(i, 4)], prologue=[k := `at`, y := `x`]), Rows(1, {x: [x], at: [at], y: [y]}, {}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"at": np.array([0, 1, -1, 2])},
     )
     with pytest.raises(InterpretError, match=r"`x` \(x\) is accessed at -1 to 2"):
@@ -307,10 +307,10 @@ def test_an_access_out_of_bounds_is_an_error() -> None:
 def test_expressions(text: str, value: float) -> None:
     made = program(
         "Array(x, f64, [1], state), Array(k, i32, [1], state), Array(y, f64, [1], work)",
-        f"""Kernel("e", map, [ArrayFormal(x, f64, r, @[<i>]), ArrayFormal(k, i32, r, @[<i>]),
+        f"""Kernel("e", [ArrayFormal(x, f64, r, @[<i>]), ArrayFormal(k, i32, r, @[<i>]),
               ArrayFormal(y, f64, w, @[<i>])],
             Nest([Dim(i, 1)], prologue=[y := `{text}`]), Rows(1, {{x: [x], k: [k], y: [y]}}, {{}}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
         {"x": np.array([1.5]), "k": np.array([7], np.int32)},
         precision="f64",
     )
@@ -326,10 +326,10 @@ SENDERS = (
     "Array(ids, i32, [5], const), Array(cursor, i64, [1], state)"
 )
 GIVEN = (
-    f"""Kernel("given", emit, [ArrayFormal(steps, i32, r, @whole), ArrayFormal(ids, i32, r, @whole),
-      ArrayFormal(cursor, i64, rw, @whole), {RING.format(mode="w")}, ScalarFormal(m, i64)],"""
+    f"""Kernel("given", [ArrayFormal(steps, i32, r, @whole), ArrayFormal(ids, i32, r, @whole),
+      ArrayFormal(cursor, i64, rw, @whole), {RING.format(mode="w")}, ScalarFormal(m, i64), ScalarFormal(n, i64)],"""
     """EmitScheduled(), Rows(1, {steps: [steps], ids: [ids], cursor: [cursor], list: [list],
-      count: [count]}, {slots: #i64[3], m: #i64[5]}, [given]))"""
+      count: [count]}, {slots: #i64[3], m: #i64[5], n: #i64[4]}, [given]))"""
 )
 GIVEN_CONSTANTS = {
     "steps": np.array([1, 1, 2, 4, 4], np.int32),
@@ -339,7 +339,7 @@ GIVEN_CONSTANTS = {
 
 def propagation(statements: str, formals: str, bound: str, columns: str = "") -> str:
     return (
-        f"""Kernel("deliver", propagate, [{RING.format(mode="r")}, ArrayFormal(row, i64, r, @whole),
+        f"""Kernel("deliver", [{RING.format(mode="r")}, ArrayFormal(row, i64, r, @whole),
           ArrayFormal(col, i32, r, @whole), ScalarFormal(delay, i64), ScalarFormal(n_pre, i64), {formals}],
         Propagate(Events(list, count, slots, delay, n_pre), Csr(row, col), [{statements}]),"""
         f"""Rows(1, {{list: [list], count: [count], row: [row], col: [col], {bound}}},
@@ -364,7 +364,7 @@ def test_events_arrive_after_their_delay() -> None:
             "ArrayFormal(w, f32, r, @syn), ArrayFormal(g, f32, acc, @post)",
             "w: [w], g: [g]",
         ),
-        "Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1), Launch(1, 0, 1)])",
         {**GIVEN_CONSTANTS, **RELATION, "w": np.array([1, 2, 4, 8, 16, 32], np.float32)},
     )
     it = started(made)
@@ -390,7 +390,7 @@ def test_additions_keep_the_order_of_events_and_synapses() -> None:
             "ArrayFormal(w, f32, r, @syn), ArrayFormal(g, f32, acc, @post)",
             "w: [w], g: [g]",
         ),
-        "Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1), Launch(1, 0, 1)])",
         {**GIVEN_CONSTANTS, **RELATION, "col": np.zeros(6, np.int32), "w": weights},
     )
     it = started(made)
@@ -415,7 +415,7 @@ def test_synapses_that_share_a_target_run_one_by_one() -> None:
             "w: [w], x: [x], y: [y]",
             "gain: #f64[1.0]",
         ),
-        "Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1), Launch(1, 0, 1)])",
         {**GIVEN_CONSTANTS, **RELATION},
         precision="f64",
     )
@@ -438,10 +438,10 @@ def test_emission_fills_the_slot_of_the_step(limit: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(nest_module, "LIMIT", limit)
     made = program(
         "Array(v, f32, [6], state), Array(list, i32, [2, 6], event), Array(count, i32, [2], event)",
-        f"""Kernel("n", map, [ArrayFormal(v, f32, rw, @[<i>]), {RING.format(mode="w")}, ScalarFormal(n, i64)],
+        f"""Kernel("n", [ArrayFormal(v, f32, rw, @[<i>]), {RING.format(mode="w")}, ScalarFormal(n, i64)],
             Nest([{FLAT}], prologue=[v := `v + 1`, Emit(list, count, slots, `v > 3`)]),"""
         "Rows(1, {v: [v], list: [list], count: [count]}, {slots: #i64[2], n: #i64[6]}))",
-        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        "Phase(step, [Launch(0, 0, 1)])",
     )
     it = started(made)
     it.write("v", np.array([0, 3, 1, 2, 3, 0]))
@@ -464,16 +464,16 @@ def recording() -> Program:
         "Array(v, f32, [4], state), Array(members, i32, [2], const), Array(tr, f32, [4, 2], record),"
         "Array(tr.used, i64, [1], record)",
         GIVEN
-        + f""", Kernel("spikes", record, [{RING.format(mode="r")}, ArrayFormal(buffer, i32, rw, @whole),
+        + f""", Kernel("spikes", [{RING.format(mode="r")}, ArrayFormal(buffer, i32, rw, @whole),
             ArrayFormal(used, i64, rw, @whole), ScalarFormal(capacity, i64), ScalarFormal(n, i64)],
           RecordEvents(), Rows(1, {{list: [list], count: [count], buffer: [rec], used: [rec.used]}},
             {{slots: #i64[3], capacity: #i64[10], n: #i64[4]}})),
-          Kernel("trace", record, [ArrayFormal(source, f32, r, @[<i>]), ArrayFormal(members, i32, r, @whole),
+          Kernel("trace", [ArrayFormal(source, f32, r, @[<i>]), ArrayFormal(members, i32, r, @whole),
             ArrayFormal(buffer, f32, rw, @whole), ArrayFormal(used, i64, rw, @whole), ScalarFormal(m, i64),
             ScalarFormal(capacity, i64)],
           RecordTrace(`source + step`), Rows(1, {{source: [v], members: [members], buffer: [tr],
             used: [tr.used]}}, {{m: #i64[2], capacity: #i64[4]}}))""",
-        "Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1), KernelLaunch(2, 0, 1, every=2)])",
+        "Phase(step, [Launch(0, 0, 1), Launch(1, 0, 1), Launch(2, 0, 1, every=2)])",
         {**GIVEN_CONSTANTS, "members": np.array([3, 1], np.int32)},
     )
 
@@ -514,16 +514,16 @@ def connecting(rule: str, n_pre: int, n_post: int, columns: str, p: float | None
     return program(
         f"Array(row, i64, [{n_pre + 1}], const), Array(col, i32, [-1], synapse, size_from=row),"
         "Array(w, f32, [-1], synapse, size_from=row)" + (", Array(table, u32, [512], const)" if p else ""),
-        f"""Kernel("count", connect, [ArrayFormal(row, i64, rw, @whole), {table}{scalars}],
+        f"""Kernel("count", [ArrayFormal(row, i64, rw, @whole), {table}{scalars}],
               Connect({rule}, count), Rows(1, {{row: [row]{bound}}}, {values})),
-            Kernel("scan", connect, [ArrayFormal(row, i64, rw, @whole), ScalarFormal(n_pre, i64)],
+            Kernel("scan", [ArrayFormal(row, i64, rw, @whole), ScalarFormal(n_pre, i64)],
               Connect(any, scan), Rows(1, {{row: [row]}}, {{n_pre: #i64[{n_pre}]}})),
-            Kernel("fill", connect, [ArrayFormal(row, i64, r, @whole), ArrayFormal(col, i32, w, @whole),
+            Kernel("fill", [ArrayFormal(row, i64, r, @whole), ArrayFormal(col, i32, w, @whole),
               {table}{scalars}], Connect({rule}, fill), Rows(1, {{row: [row], col: [col]{bound}}}, {values})),
-            Kernel("weights", map, [ArrayFormal(w, f32, w, @[<i>]), ScalarFormal(n, i64)],
+            Kernel("weights", [ArrayFormal(w, f32, w, @[<i>]), ScalarFormal(n, i64)],
               Nest([{FLAT}], prologue=[w := `i`]), Rows(1, {{w: [w]}}, {{n: [SizeOf(w)]}}))""",
-        "Phase(count, [KernelLaunch(0, 0, 1)]), Phase(scan, [KernelLaunch(1, 0, 1)]),"
-        "Phase(fill, [KernelLaunch(2, 0, 1)]), Phase(init, [KernelLaunch(3, 0, 1)])",
+        "Phase(count, [Launch(0, 0, 1)]), Phase(scan, [Launch(1, 0, 1)]),"
+        "Phase(fill, [Launch(2, 0, 1)]), Phase(init, [Launch(3, 0, 1)])",
         {} if p is None else {"table": fixed_probability_table(p)},
     )
 

@@ -114,7 +114,7 @@ def _decisions(ir: Lowering) -> list[str]:
 def merged_text(merged: Merged) -> str:
     """Templates with the number of their rows, the launches of each phase, and what lies elsewhere in each step."""
     counted = zip(merged.templates, merged.tables, strict=True)
-    lines = [f"{t.index} x {rows.count} {t.kind.value} {t.name}" for t, rows in counted]
+    lines = [f"{t.index} x {rows.count} {type(t.body).__name__} {t.name}" for t, rows in counted]
     for phase in merged.phases:
         lines.append(f"{phase.name}:")
         lines += [f"  {merged.templates[x.template].name} [{x.lo}, {x.hi})" for x in phase.launches]

@@ -10,7 +10,7 @@ REAL = DType.F32
 
 
 def _row(b: ProgramBuilder, value: Expr, path: str, group: object = None) -> Row:
-    k = b.kernel(f"{path}: set", l2.Kind.MAP, group=group)
+    k = b.kernel(f"{path}: set", group=group)
     k.write("x", REAL, f"{path}.x")
     k.read("other", REAL, f"{path}.other", l2.Strided((l2.Axis((("i", 1),), stride="far"),)))
     k.column("far", 2)
@@ -61,7 +61,7 @@ def test_a_prototype_is_made_once() -> None:
     def fill(value: float) -> Prototype:
         made.append(value)
         formals = (l2.ArrayFormal("x", REAL, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
-        return Prototype(l2.Kind.MAP, formals, l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", Num(value)),)))
+        return Prototype(formals, l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", Num(value)),)))
 
     b = _builder()
     for value, path in ((1.0, "a"), (2.0, "b"), (1.0, "c")):

@@ -30,13 +30,12 @@ from compiler.ir.level2.program import (
     Dim,
     DimKind,
     Formal,
-    Kind,
     Loop,
     Merged,
-    MergedPhase,
     Mode,
     Nest,
     Order,
+    Phase,
     Strided,
     Template,
 )
@@ -77,7 +76,7 @@ def unrolled(folder: Path, n: Network, **numerics: str) -> Merged:
     return unroll_loops(program_of(folder, n, **numerics))
 
 
-def phase_of(program: Merged, name: str) -> MergedPhase:
+def phase_of(program: Merged, name: str) -> Phase:
     return next(p for p in program.phases if p.name == name)
 
 
@@ -90,7 +89,7 @@ def trained(program: Merged, steps: int = 2) -> dict[str, np.ndarray]:
     return {a.name: instance.read(a.name) for a in program.arrays if a.role is Role.WEIGHT}
 
 
-def scheduled(program: Merged, phase: MergedPhase, chain: Loop) -> Schedule:
+def scheduled(program: Merged, phase: Phase, chain: Loop) -> Schedule:
     found = stages_of(program, phase, chain)
     assert found is not None
     return found
@@ -121,9 +120,9 @@ def test_each_sample_goes_its_own_way(tmp_path: Path, n: Network) -> None:
     single = []
     done = 0
     for chain in (*phase.chains, Loop(len(phase.launches), len(phase.launches), 1, "")):
-        single.append(MergedPhase(f"to_{chain.first}", phase.launches[done : chain.first]))
+        single.append(Phase(f"to_{chain.first}", phase.launches[done : chain.first]))
         parts.append(((single[-1].name,), 0))
-        links = [MergedPhase(f"at_{k}", (phase.launches[k],)) for k in range(chain.first, chain.last)]
+        links = [Phase(f"at_{k}", (phase.launches[k],)) for k in range(chain.first, chain.last)]
         single += links
         parts.append((tuple(x.name for x in links), chain.samples))
         done = chain.last
@@ -159,7 +158,7 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
     """Outputs that go through the links of a stage alone, the last one first, find what they would find together."""
     program = unrolled(tmp_path, n)
     phase = phase_of(program, "train")
-    links = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(phase.launches)]
+    links = [Phase(f"at_{k}", (x,)) for k, x in enumerate(phase.launches)]
     instance = ReferenceInstance(replace(program, phases=(*program.phases, *links)), 3)
     order = next(a for a in program.arrays if a.name == "train.order")
     instance.write("train.order", np.arange(order.physical_size, dtype=np.int32))
@@ -260,7 +259,7 @@ def number_of(x: int | str) -> int | None:
 def test_parts_of_samples(axes: tuple[Axis, ...], own: bool) -> None:
     formal = ArrayFormal("y", DType.F32, Mode.READ, Strided(axes))
     nest = Nest((Dim("n", "n"), Dim("o", "o"), Dim("w", "w", DimKind.RED)))
-    template = Template(0, "t", "", Kind.MAP, (formal,), nest, Order.REPRODUCIBLE)
+    template = Template(0, "t", "", (formal,), nest, Order.REPRODUCIBLE)
     assert apart(template, formal, number_of, 6, 24) == own
     assert not apart(template, formal, number_of, 5, 24)
     assert not apart(template, formal, number_of, 6, 48)
@@ -269,7 +268,7 @@ def test_parts_of_samples(axes: tuple[Axis, ...], own: bool) -> None:
 def test_parts_of_flat_maps() -> None:
     formal = ArrayFormal("y", DType.F32, Mode.WRITE, ELEMENT)
     nest = Nest((Dim("i", "flat"),))
-    template = Template(0, "t", "", Kind.MAP, (formal,), nest, Order.REPRODUCIBLE)
+    template = Template(0, "t", "", (formal,), nest, Order.REPRODUCIBLE)
     assert apart(template, formal, number_of, 6, 24)
     assert not apart(template, formal, number_of, 5, 24)
 
@@ -432,9 +431,7 @@ def is_read(f: Formal) -> bool:
     return isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE
 
 
-def walk(
-    program: Merged, phase: MergedPhase, chain: Loop, words: list[Words], processors: int, room: int
-) -> Walk | None:
+def walk(program: Merged, phase: Phase, chain: Loop, words: list[Words], processors: int, room: int) -> Walk | None:
     return walk_of(program, emit(program).kernels, phase, chain, words, shapes_of(program), processors, room)
 
 

@@ -35,7 +35,7 @@ from backends.cuda.waves.waves import (
 from backends.kernel_ir.descriptor import Compiled
 from compiler.frontend.load import load_model
 from compiler.ir.level2.dependence import Launched, Meet, beside, launched, pair, paired
-from compiler.ir.level2.program import Merged, MergedPhase, Mode, Propagate
+from compiler.ir.level2.program import Merged, Mode, Phase, Propagate
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import with_columns, write_tables
 from compiler.passes.pipeline.lower import lower
@@ -78,7 +78,7 @@ projections:
 @dataclass(frozen=True)
 class Step:
     program: Merged
-    phase: MergedPhase
+    phase: Phase
     tables: tuple[Words, ...]
     sizes: dict[str, int]
 

@@ -37,9 +37,8 @@ from compiler.ir.level2.program import (
     Events,
     Every,
     Kernel,
-    KernelLaunch,
-    Kind,
     Lanes,
+    Launch,
     Mode,
     Nest,
     OneToOne,
@@ -64,7 +63,6 @@ from tests.parse_ir import IRTextError, parse_ir
 
 LIF = Kernel(
     "exc: neuron update",
-    Kind.MAP,
     (
         ArrayFormal("v", DType.F32, Mode.UPDATE, ELEMENT),
         ArrayFormal("spikes", DType.I32, Mode.WRITE, ByName()),
@@ -103,7 +101,6 @@ LIF = Kernel(
 LIF_TEXT = """\
 Kernel(
   name="exc: neuron update",
-  kind=map,
   formals=[
     ArrayFormal(v, f32, rw, @[<i>]),
     ArrayFormal(spikes, i32, w, @whole),
@@ -186,7 +183,7 @@ def test_small_forms(node: object, text: str | None) -> None:
 def test_enumerations_and_numbers_come_back_as_what_they_were() -> None:
     again = parse_ir(print_ir(LIF))
     assert again == LIF
-    assert type(again.kind) is Kind and type(again.order) is Order
+    assert type(again.order) is Order
     assert type(again.formals[0].dtype) is DType and type(again.formals[0].mode) is Mode
     assert again.rows.scalars["n"].dtype == np.int64
     assert again.rows.scalars["decay"].tobytes() == LIF.rows.scalars["decay"].tobytes()  # type: ignore[union-attr]
@@ -343,7 +340,6 @@ ROWS = st.builds(
 KERNELS = st.builds(
     Kernel,
     WORDS,
-    st.sampled_from(Kind),
     st.lists(
         st.one_of(
             st.builds(ArrayFormal, WORDS, st.sampled_from(DType), st.sampled_from(Mode), ACCESSES),
@@ -455,7 +451,7 @@ def test_names_do_not_enter_the_digest() -> None:
     other = renamed(LIF, {"v": "potential", "spiked": "fired", "i": "neuron", "decay": "p11", "n": "size"})
     assert other != LIF and other.formals != LIF.formals
     assert digest(other) == digest(LIF)
-    assert canonical(LIF).startswith("map reproducible(f0:f32 rw[1*d0];f1:i32 w@;")
+    assert canonical(LIF).startswith("reproducible (ArrayFormal(f0,f32,rw,Strided((Axis(((d0,1)),0,1,None,1)))),")
     assert "f0=(* f0 f5)" in canonical(LIF)
 
 
@@ -471,7 +467,6 @@ def test_names_do_not_enter_the_digest() -> None:
         ("@[<i>]", "@[<i>*slots]"),
         ("Dim(i, n)", "Dim(i, slots)"),
         ("Dim(i, n)", "Dim(i, n, red)"),
-        ("kind=map", "kind=emit"),
         ("spiked := `v", "v := `v"),
         ("Emit(spikes, count", "Emit(count, spikes"),
         ("prologue=[", "fill=1.0, prologue=["),
@@ -494,14 +489,14 @@ def test_names_that_bodies_look_up_stay() -> None:
             ArrayFormal(source, DType.F32, Mode.READ, ELEMENT),
             ArrayFormal(buffer, DType.F32, Mode.UPDATE, ByName()),
         )
-        return Kernel("t", Kind.RECORD, formals, RecordTrace(Ref(source)), Rows(0, {}, {}))
+        return Kernel("t", formals, RecordTrace(Ref(source)), Rows(0, {}, {}))
 
     assert digest(trace("buffer", "a")) == digest(trace("buffer", "b"))
     assert digest(trace("buffer", "a")) != digest(trace("other", "a"))
 
 
 def test_bind_gives_one_row() -> None:
-    template = program.Template(0, "x", digest(LIF), LIF.kind, LIF.formals, LIF.body, LIF.order)
+    template = program.Template(0, "x", digest(LIF), LIF.formals, LIF.body, LIF.order)
     one = bind(template, LIF.rows, 1)
     assert one.rows == Rows(
         1,
@@ -526,6 +521,6 @@ def test_a_program_comes_back() -> None:
         Order.REPRODUCIBLE,
         (Array("exc.v", DType.F32, (3200,), Role.STATE, unit="mV"),),
         (LIF,),
-        (Phase("step", (KernelLaunch(0, 0, 2), KernelLaunch(0, 0, 1, every=10, offset=3))),),
+        (Phase("step", (Launch(0, 0, 2), Launch(0, 0, 1, every=10, offset=3))),),
     )
     assert parse_ir(print_ir(whole)) == whole

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.ir.level2.program import KernelLaunch, Launch, Program
+from compiler.ir.level2.program import Launch, Program
 from compiler.passes.program.merge import merge
 from compiler.verify.cells import cell_violations
 from compiler.verify.graph import graph_violations
@@ -29,7 +29,7 @@ Program(test, f32, reproducible,
     Array(x, f32, [4, 6], data), Array(y, f32, [4], work), Array(sum, f64, [1], state),
   ],
   kernels=[
-    Kernel("neurons", map,
+    Kernel("neurons",
       [ArrayFormal(v, f32, rw, @[<i>]), ArrayFormal(g, f32, r, @[<i>]),
        ArrayFormal(list, i32, w, @whole), ArrayFormal(count, i32, w, @whole),
        ScalarFormal(n, i64), ScalarFormal(slots, i64), ScalarFormal(tau, f32), ScalarFormal(key, u64)],
@@ -39,7 +39,7 @@ Program(test, f32, reproducible,
         Emit(list, count, slots, `held`)]),
       Rows(2, {v: [a.v, b.v], g: [a.g, b.g], list: [a.list, b.list], count: [a.count, b.count]},
         {n: #i64[4, 6], slots: #i64[2, 2], tau: #f64[1.0, 2.0], key: [StreamKey(a), StreamKey(b)]})),
-    Kernel("deliver", propagate,
+    Kernel("deliver",
       [ArrayFormal(list, i32, r, @whole), ArrayFormal(count, i32, r, @whole),
        ArrayFormal(row, i64, r, @whole), ArrayFormal(col, i32, r, @whole),
        ArrayFormal(w, f32, r, @syn), ArrayFormal(g, f32, acc, @post), ScalarFormal(slots, i64),
@@ -47,21 +47,21 @@ Program(test, f32, reproducible,
       Propagate(Events(list, count, slots, delay, n_pre), Csr(row, col), [g += `w`]),
       Rows(2, {list: [a.list, a.list], count: [a.count, a.count], row: [row, row], col: [col, col],
         w: [w, w], g: [b.g, b.g]}, {slots: #i64[2, 2], delay: #i64[1, 0], n_pre: #i64[4, 4]})),
-    Kernel("layer", contract,
+    Kernel("layer",
       [ArrayFormal(x, f32, r, @[<o>*6, <k; -1>:m]), ArrayFormal(y, f32, w, @[<o>]),
        ArrayFormal(sum, f64, acc, @[]), ScalarFormal(m, i64)],
       Nest([Dim(o, 4), Dim(k, 8, red)], combine=max, term=`x`, epilogue=[y := `acc`, sum += `acc`]),
       Rows(1, {x: [x], y: [y], sum: [sum]}, {m: #i64[6]})),
-    Kernel("count", connect,
+    Kernel("count",
       [ArrayFormal(row, i64, rw, @whole), ScalarFormal(n_pre, i64), ScalarFormal(n_post, i64),
        ScalarFormal(key, u64)],
       Connect(one_to_one, count),
       Rows(1, {row: [row]}, {n_pre: #i64[4], n_post: #i64[6], key: [StreamKey(r)]})),
-    Kernel("weights", map, [ArrayFormal(w, f32, w, @[<i>]), ScalarFormal(n, i64)],
+    Kernel("weights", [ArrayFormal(w, f32, w, @[<i>]), ScalarFormal(n, i64)],
       Nest([Dim(i, n)], prologue=[w := `i`]), Rows(1, {w: [w]}, {n: [SizeOf(w)]})),
   ],
-  phases=[Phase(count, [KernelLaunch(3, 0, 1)]), Phase(init, [KernelLaunch(4, 0, 1)]),
-    Phase(step, [KernelLaunch(0, 0, 2), KernelLaunch(1, 0, 2), KernelLaunch(2, 0, 1, every=2, offset=1)])])
+  phases=[Phase(count, [Launch(3, 0, 1)]), Phase(init, [Launch(4, 0, 1)]),
+    Phase(step, [Launch(0, 0, 2), Launch(1, 0, 2), Launch(2, 0, 1, every=2, offset=1)])])
 """
 
 
@@ -129,7 +129,6 @@ BROKEN = [
     ("sum += `acc`]", "sum += `acc`], each=[y := `x`]", "`each` writes `y` at several points"),
     ("[w := `i`])", "[w := `i`], each=[z := `i`])", "stages stand without a combine, or beside lanes"),
     # bodies
-    ('"neurons", map', '"neurons", record', "a record kernel cannot have the body Nest"),
     ("Connect(one_to_one, count)", "Connect(fixed_total, count)", "its body needs a formal `number`"),
     ("Connect(one_to_one, count)", "Connect(ring, count)", "connect rule `ring`, stage `count`"),
     ("Connect(one_to_one, count)", "Connect(one_to_one, count, `0.5`)", "has an expression too many or too few"),
@@ -168,10 +167,10 @@ BROKEN = [
     ("@[<o>*6, <k; -1>:m]", "@[<o>*6, <k; -1>]", "row 0 reaches elements -1 to 24 of `x` (x)"),
     ("@[<o>*6, <k; -1>:m]", "@[<k; -1>:m, <o; 1>/2:4*6]", None),
     # launches
-    ("KernelLaunch(0, 0, 2)", "KernelLaunch(0, 0, 3)", "phase `step`, neurons: rows 0 to 3 of 2"),
-    ("KernelLaunch(0, 0, 2)", "KernelLaunch(7, 0, 2)", "phase `step` launches kernel 7 of 5"),
+    ("Launch(0, 0, 2)", "Launch(0, 0, 3)", "phase `step`, neurons: rows 0 to 3 of 2"),
+    ("Launch(0, 0, 2)", "Launch(7, 0, 2)", "phase `step` launches kernel 7 of 5"),
     ("every=2, offset=1", "every=2, offset=2", "phase `step`, layer: every 2 steps at 2"),
-    ("KernelLaunch(4, 0, 1)", "KernelLaunch(4, 0, 1, every=2)", "runs once, not every 2 steps"),
+    ("Launch(4, 0, 1)", "Launch(4, 0, 1, every=2)", "runs once, not every 2 steps"),
     ("Phase(init", "Phase(step", "phase `step` stands twice"),
     # hazards
     ("v: [a.v, b.v]", "v: [a.v, a.v]", "neurons: `a.v` is written in one place and used in another"),
@@ -213,14 +212,14 @@ def test_constants(name: str, contents: Any, message: str | None) -> None:
 
 def merged_twice() -> tuple[Program, Any]:
     """A program with two kernels of one text, and its merged form."""
-    kernel = """Kernel("{a}", map, [ArrayFormal({x}, f32, rw, @[<i>]), ScalarFormal(n, i64)],
+    kernel = """Kernel("{a}", [ArrayFormal({x}, f32, rw, @[<i>]), ScalarFormal(n, i64)],
         Nest([Dim(i, n)], prologue=[{x} := `{x} * 2`]), Rows(1, {{{x}: [{b}]}}, {{n: #i64[{n}]}}))"""
     it = parse_ir(
         "Program(t, f32, fast, [Array(p, f32, [3], state), Array(q, f32, [5], state)], ["
         + kernel.format(a="one", x="x", b="p", n=3)
         + ","
         + kernel.format(a="two", x="z", b="q", n=5)
-        + "], [Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1)])])"
+        + "], [Phase(step, [Launch(0, 0, 1), Launch(1, 0, 1)])])"
     )
     return it, merge(it)
 
@@ -266,7 +265,7 @@ def test_templates_are_numbered_distinct_and_digested() -> None:
 def test_launches_of_a_phase_may_repeat_an_array_one_after_the_other() -> None:
     it = parse_ir(PROGRAM)
     phase = it.phases[2]
-    again = replace(phase, launches=(*phase.launches, KernelLaunch(0, 0, 2), KernelLaunch(0, 1, 2)))
+    again = replace(phase, launches=(*phase.launches, Launch(0, 0, 2), Launch(0, 1, 2)))
     assert program_violations(replace(it, phases=(*it.phases[:2], again))) == []
 
 

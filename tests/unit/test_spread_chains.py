@@ -15,7 +15,7 @@ from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.spread_table import spread_walk
 from compiler.ir.level2.batch_independence import product_of
-from compiler.ir.level2.program import ArrayFormal, Merged, MergedPhase, Mode
+from compiler.ir.level2.program import ArrayFormal, Merged, Mode, Phase
 from compiler.strategies.spread_rnn import EIGHT
 from tests.chain_tables import Table, in_order
 from tests.recurrent import Network
@@ -86,9 +86,7 @@ def summed(
     return parts.sum(1)[:, : samples << stage["bits"]].reshape(stage["products"], samples, 1 << stage["bits"])
 
 
-def expected(
-    program: Merged, phase: MergedPhase, launches: range, arrays: dict[str, np.ndarray]
-) -> Iterator[np.ndarray]:
+def expected(program: Merged, phase: Phase, launches: range, arrays: dict[str, np.ndarray]) -> Iterator[np.ndarray]:
     for k in launches:
         x = phase.launches[k]
         template, rows = program.templates[x.template], program.tables[x.template]
@@ -215,7 +213,7 @@ def room(table: Table, stage: np.void, each: int, real_bytes: int) -> None:
     assert stage["line"] * real_bytes >= 16 * stage["chunk"] or not stage["panels"]
 
 
-def results(program: Merged, phase: MergedPhase, launches: range) -> set[str]:
+def results(program: Merged, phase: Phase, launches: range) -> set[str]:
     """The arrays that launches write."""
     rows = [(phase.launches[k].lo, phase.launches[k].template) for k in launches]
     return {

@@ -16,7 +16,7 @@ from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.reference.load import ReferenceInstance
 from compiler.ir.level2.batch_independence import product_of
-from compiler.ir.level2.program import Loop, Merged, MergedPhase
+from compiler.ir.level2.program import Loop, Merged, Phase
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place
 from compiler.layout.write_tables import device_table, write_tables
@@ -84,10 +84,10 @@ class Host:
         tables = write_tables(self.program, self.placement, 3, {})
         bases = np.array(list(BASES.values()), np.uint64)
         self.words = [device_table(t, x, bases) for t, x in zip(self.program.templates, tables, strict=True)]
-        single = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(self.phase.launches)]
+        single = [Phase(f"at_{k}", (x,)) for k, x in enumerate(self.phase.launches)]
         for x in self.phase.loops:
             whole = replace(x, first=0, last=x.last - x.first)
-            single[x.first] = MergedPhase(f"at_{x.first}", self.phase.launches[x.first : x.last], (whole,))
+            single[x.first] = Phase(f"at_{x.first}", self.phase.launches[x.first : x.last], (whole,))
         self.reference = ReferenceInstance(replace(self.program, phases=(*self.program.phases, *single)), 3)
         for a in self.program.arrays:
             if a.name in ("train.order", "eval.order"):

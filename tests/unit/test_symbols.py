@@ -68,7 +68,7 @@ def _identifiers(*names: str) -> list[str]:
     made = tuple(l2.ArrayFormal(n, DType.F32, l2.Mode.UPDATE, l2.ELEMENT) for n in names)
     body = l2.Nest((l2.Dim("i", "n"),), ())
     formals = (*made, l2.ScalarFormal("n", DType.I64))
-    template = l2.Template(0, "a: test", "", l2.Kind.MAP, formals, body, l2.Order.BITWISE)
+    template = l2.Template(0, "a: test", "", formals, body, l2.Order.BITWISE)
     k = open_kernel(template, Dialect(DType.F32))
     return [k.fields[n].text for n in names]
 

@@ -99,7 +99,7 @@ class Links:
         return all(len(by) == 1 for by in moves.values()) and not moving
 
 
-def chain_links(program: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop) -> Links:
+def chain_links(program: l2.Merged, phase: l2.Phase, loop: l2.Loop) -> Links:
     """The links of a loop that keeps samples apart."""
     body = links_of(phase.launches[loop.first : loop.last])
     products = {t: product_of(program.templates[t]) for t in {x.template for x in body}}
@@ -113,7 +113,7 @@ def chain_links(program: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop) -> Lin
     return Links(loop, each, last)
 
 
-def spans_read(program: l2.Merged, phase: l2.MergedPhase, first: int = 0) -> Iterator[tuple[int, str, Span]]:
+def spans_read(program: l2.Merged, phase: l2.Phase, first: int = 0) -> Iterator[tuple[int, str, Span]]:
     """What launches of a phase read, from launch `first` on, in all steps of their loops; with their numbers."""
     arrays = {a.name: a for a in program.arrays}
     steps = {n: loop.steps for loop in phase.loops for n in range(loop.first, loop.last)}
@@ -125,7 +125,7 @@ def spans_read(program: l2.Merged, phase: l2.MergedPhase, first: int = 0) -> Ite
                     yield n, whole_of(arrays[name]), arrays[name].over(steps.get(n, 1))
 
 
-def _wanted(program: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop, each: Sequence[Link]) -> list[int]:
+def _wanted(program: l2.Merged, phase: l2.Phase, loop: l2.Loop, each: Sequence[Link]) -> list[int]:
     """The links of the last step whose results something reads."""
     step = loop.steps - 1
     wanted: dict[str, set[Span]] = {}

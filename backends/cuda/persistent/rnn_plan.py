@@ -210,7 +210,7 @@ def _stage(precision: DType, links: Links, first: int) -> Stage | None:
     return now.closed() if now.parts else None
 
 
-def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Loop) -> Schedule | None:
+def stages_of(program: l2.Merged, phase: l2.Phase, chain: l2.Loop) -> Schedule | None:
     """The stages of a chain, in order; None, if one of its links is not pointwise, or steps differ."""
     links = chain_links(program, phase, chain)
     if chain.steps > 1 and not links.are_alike:

@@ -219,7 +219,7 @@ class _Packer:
 def walk(
     program: l2.Merged,
     kernels: Compiled,
-    phase: l2.MergedPhase,
+    phase: l2.Phase,
     chain: l2.Loop,
     tables: Sequence[Words],
     shapes: Shapes,

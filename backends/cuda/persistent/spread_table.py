@@ -133,7 +133,7 @@ class _Packer:
 def spread_walk(
     program: l2.Merged,
     kernels: Compiled,
-    phase: l2.MergedPhase,
+    phase: l2.Phase,
     chain: l2.Loop,
     tables: Sequence[Words],
     shapes: Shapes,

@@ -154,7 +154,7 @@ def launched_at_once(
     device: Device,
     program: l2.Merged,
     kernels: Compiled,
-    phase: l2.MergedPhase,
+    phase: l2.Phase,
     words: Sequence[Words],
     shapes: Shapes,
 ) -> list[Unit]:
@@ -303,9 +303,7 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
     return WaveKernels(blocks, tuple(lists), around)
 
 
-def _watch(
-    out: Prepared, program: l2.Merged, phase: l2.MergedPhase, tables: tuple[Words, ...], address: Address
-) -> Watch:
+def _watch(out: Prepared, program: l2.Merged, phase: l2.Phase, tables: tuple[Words, ...], address: Address) -> Watch:
     found = watched(program, phase, tables)
     rings = [(address(count), slots) for count, slots in found.rings]
     buffers = [(address(used), room, most, every) for used, room, most, every in found.buffers]

@@ -226,7 +226,7 @@ class PhaseContext:
 
     program: l2.Merged
     kernels: Compiled
-    phase: l2.MergedPhase
+    phase: l2.Phase
     tables: tuple[Words, ...]
     words: Sequence[Words]
     bases: Sequence[int]

@@ -158,7 +158,7 @@ def links_of(body: Iterable[l2.Launch]) -> tuple[l2.Launch, ...]:
     return tuple(replace(x, lo=row, hi=row + 1) for x in body for row in range(x.lo, x.hi))
 
 
-def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
+def chain_violations(merged: l2.Merged, phase: l2.Phase) -> Iterator[str]:
     """Breaches of the spec by loops that keep samples apart."""
     for loop in phase.loops:
         if loop.pays and not loop.samples:
@@ -168,7 +168,7 @@ def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
             yield from (f"{where} {v}" for v in _loop_violations(merged, phase, loop))
 
 
-def _loop_violations(merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop) -> Iterator[str]:
+def _loop_violations(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop) -> Iterator[str]:
     links = links_of(phase.launches[loop.first : loop.last])
     if loop.spread < 1:
         yield f"is spread over {loop.spread} blocks"

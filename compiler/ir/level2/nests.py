@@ -6,20 +6,30 @@ Does not: say what names mean (formals of the kernel do).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
+from compiler.ir.space import DType
+
+Word = str
+"""A word of the language. Every other string of level-2 code is a name: of a formal, a dim or a local."""
 
 
 class FindsFormals:
-    """A body, or the relation of a propagation, which finds the formals `by_name` by these names: they are part of the
-    kernel's text."""
+    """A body, or the relation of a propagation, which finds the formals `by_name` by these names, with their types
+    (None: several have that name): they are part of the kernel's text."""
 
-    by_name: ClassVar[frozenset[str]] = frozenset()
+    by_name: ClassVar[Mapping[str, DType | None]] = MappingProxyType({})
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Those of its statements, and what it sums."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,11 @@ Statement = Assign | Add | Emit
 Statements = tuple[Statement, ...]
 
 
+def value_of(s: Statement) -> Expr:
+    """What a statement evaluates."""
+    return s.when if isinstance(s, Emit) else s.value
+
+
 class DimKind(StrEnum):
     PAR = "par"  # iterations are independent
     RED = "red"  # combined into the accumulator, in order, innermost last
@@ -91,7 +106,7 @@ class TileSum:
     formal with the weights of rows, one after the other ("": they are 1)."""
 
     target: str
-    of: str
+    of: Word
     value: Expr
     weight: str = ""
 
@@ -101,7 +116,7 @@ class Stage:
     """More reductions over the RED dims of a nest, whose terms may read what earlier epilogues have, and then their
     epilogue."""
 
-    combine: str
+    combine: Word
     sums: tuple[Sum, ...]
     epilogue: tuple[Statement, ...] = ()
 
@@ -137,7 +152,7 @@ class Nest(FindsFormals):
 
     dims: tuple[Dim, ...]
     prologue: tuple[Statement, ...] = ()
-    combine: str | None = None
+    combine: Word | None = None
     term: Expr | None = None
     acc: str = "acc"
     epilogue: tuple[Statement, ...] = ()
@@ -177,6 +192,10 @@ class Nest(FindsFormals):
     def statements(self) -> tuple[Statement, ...]:
         """All of them, in order."""
         return (*self.prologue, *(s for stage in self.stages for s in stage.epilogue), *self.each)
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*map(value_of, self.statements), *self.terms)
 
     @property
     def sums(self) -> tuple[Sum, ...]:

@@ -21,7 +21,7 @@ from enum import StrEnum
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -184,7 +184,7 @@ class At:
     `past`: that of slot (step - delay) mod slots, which is read only: the value written in that step.
     """
 
-    end: str
+    end: Word
     ring: tuple[str, str, str] | None = None
     past: bool = False
 
@@ -262,8 +262,8 @@ class Contract(FindsFormals):
     """
 
     nest: Nest
-    strategy: str
-    literals: tuple[tuple[str, int], ...] = ()
+    strategy: Word
+    literals: tuple[tuple[Word, int], ...] = ()
     scratch: str | None = None
     sums: tuple[TileSum, ...] = ()
     flat: bool = False
@@ -277,18 +277,20 @@ class Attention(FindsFormals):
     value (`key_by_step`), whose heads are side by side; and for each of `beside` those between two of its samples,
     heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
 
-    by_name = frozenset(
-        {"query", "key", "value", "offset", "mask", "context", "norms"}
-        | {"context_grad", "query_grad", "key_grad", "value_grad"}
-        | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
-        | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")}
-        | {"query_by_step", "key_by_step", "value_by_step"}
+    by_name = dict.fromkeys(
+        (
+            *("query", "key", "value", "offset", "mask", "context", "norms"),
+            *("context_grad", "query_grad", "key_grad", "value_grad"),
+            *("batch", "heads", "steps", "keys", "d", "e", "scale"),
+            *(f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")),
+            *("query_by_step", "key_by_step", "value_by_step"),
+        )
     )
-    of: tuple[str, ...]
+    of: tuple[Word, ...]
     wide: int
     factors: int
     causal: bool
-    beside: tuple[str, ...] = ()
+    beside: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -308,12 +310,16 @@ class Propagate:
     events: Events | Every
     relation: Relation
     statements: tuple[Statement, ...]
-    by: str = "pre"
+    by: Word = "pre"
     gather: bool = False
 
     @property
-    def by_name(self) -> frozenset[str]:
+    def by_name(self) -> Mapping[str, DType | None]:
         return self.relation.by_name
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(map(value_of, self.statements))
 
 
 @dataclass(frozen=True)
@@ -336,12 +342,14 @@ class Connect(FindsFormals):
     (written), n_pre, n_post, key, multapses, autapses, same.
     """
 
-    by_name = frozenset(
-        {"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number", "multapses"}
-        | {"to_row", "to_col", "to_index", "to_filled", "gone", "words", "w_from", "h_from", "w_to", "h_to"}
+    by_name = dict.fromkeys(
+        (
+            *("row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number", "multapses"),
+            *("to_row", "to_col", "to_index", "to_filled", "gone", "words", "w_from", "h_from", "w_to", "h_to"),
+        )
     )
-    rule: str
-    stage: str
+    rule: Word
+    stage: Word
     probability: Expr | None = None
 
 
@@ -350,13 +358,17 @@ PLACES: Final = ("x_i", "y_i", "c_i", "x_j", "y_j", "c_j")
 and height h is at x = k % w, y = k // w % h, channel c = k // (w h)."""
 
 
+_RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}
+"""The lists of events of a population, their lengths, and how many there are."""
+
+
 @dataclass(frozen=True)
 class RecordEvents(FindsFormals):
     """Append (step, id) of this step's events to a buffer: formals list, count, slots (of the source),
     buffer (i32 [capacity][2]), used (i64 [1]), capacity, n. When two more steps may not fit (2 n events), the step loop
     is asked to return to its caller (`full`): after a loop that ran to its end there is room for a step still."""
 
-    by_name = frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"})
+    by_name = _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
 
 
 @dataclass(frozen=True)
@@ -366,30 +378,21 @@ class RecordTrace(FindsFormals):
     `value` may combine several arrays (element access "i" = the member's index): an input plus what was
     delivered to it in this step. With a column `ring_slots` accesses may use `slot` = step mod ring_slots."""
 
-    by_name = frozenset({"members", "m", "buffer", "used", "capacity"})
+    by_name: ClassVar[Mapping[str, DType | None]] = {
+        "members": DType.I32, "m": DType.I64, "buffer": None, "used": DType.I64, "capacity": DType.I64
+    }  # fmt: skip
     value: Expr
 
 
 @dataclass(frozen=True)
 class EmitScheduled(FindsFormals):
     """Emits given events: formals steps (i32 [m], ascending), ids (i32 [m]), m, cursor (i64 [1] state),
-    list, count, slots. In step k every entry with steps == k is emitted (spike_times)."""
+    list, count, slots, n (room of a list). In step k every entry with steps == k is emitted (spike_times)."""
 
-    by_name = frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"})
+    by_name = _RING | {"steps": DType.I32, "ids": DType.I32, "m": DType.I64, "cursor": DType.I64, "n": DType.I64}
 
 
 Body = Nest | Contract | Attention | Propagate | Connect | RecordEvents | RecordTrace | EmitScheduled
-
-
-class Kind(StrEnum):
-    MAP = "map"
-    REDUCE = "reduce"
-    CONTRACT = "contract"
-    PROPAGATE = "propagate"
-    CONNECT = "connect"
-    EMIT = "emit"
-    RECORD = "record"
-    EXTERN = "extern"
 
 
 class Order(StrEnum):
@@ -455,7 +458,6 @@ class Kernel(HasFormals):
     """`name`: model path of its first row and what it does ("exc: neuron update")."""
 
     name: str
-    kind: Kind
     formals: tuple[Formal, ...]
     body: Body
     rows: Rows
@@ -464,10 +466,11 @@ class Kernel(HasFormals):
 
 
 @dataclass(frozen=True)
-class KernelLaunch:
-    """Rows [lo, hi) of a kernel run in steps k with k % every == offset."""
+class Launch:
+    """Rows [lo, hi) of the table of a template (of a kernel, before merging), in steps k with k % every == offset:
+    data, not code."""
 
-    kernel: int
+    template: int
     lo: int
     hi: int
     every: int = 1
@@ -500,12 +503,17 @@ INIT_PHASES: Final = ("fill", "init")
 
 @dataclass(frozen=True)
 class Phase:
-    """The launches of one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval".
-    `loops` are disjoint and ascending."""
+    """The launches of one request of the runner, in order, or in one that is equivalent: "count", "scan", "fill",
+    "init" (once), "step", "train", "eval". `loops` are disjoint and ascending."""
 
     name: str
-    launches: tuple[KernelLaunch, ...]
+    launches: tuple[Launch, ...]
     loops: tuple[Loop, ...] = ()
+
+    @property
+    def chains(self) -> tuple[Loop, ...]:
+        """The loops that run as one launch, where a device can."""
+        return tuple(x for x in self.loops if x.pays)
 
 
 @dataclass(frozen=True)
@@ -532,7 +540,6 @@ class Template(HasFormals):
     index: int
     name: str
     digest: str
-    kind: Kind
     formals: tuple[Formal, ...]
     body: Body
     order: Order
@@ -541,31 +548,6 @@ class Template(HasFormals):
 
 LAYERS: Final = frozenset({"train", "eval", "prepare", "predict"})
 """Phases of layers."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Rows [lo, hi) of a template's table, in steps k with k % every == offset: data, not code."""
-
-    template: int
-    lo: int
-    hi: int
-    every: int = 1
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class MergedPhase:
-    """Launches run in order, or equivalently. `loops` are disjoint and ascending."""
-
-    name: str
-    launches: tuple[Launch, ...]
-    loops: tuple[Loop, ...] = ()
-
-    @property
-    def chains(self) -> tuple[Loop, ...]:
-        """The loops that run as one launch, where a device can."""
-        return tuple(x for x in self.loops if x.pays)
 
 
 def in_order(launches: int, loops: Sequence[Loop]) -> Iterator[tuple[int, int]]:
@@ -588,7 +570,7 @@ class Merged:
     arrays: tuple[Array, ...]
     templates: tuple[Template, ...]
     tables: tuple[Rows, ...]
-    phases: tuple[MergedPhase, ...]
+    phases: tuple[Phase, ...]
     constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)
 
     @property

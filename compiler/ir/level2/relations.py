@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from compiler.expr.ast import Expr
-from compiler.ir.level2.nests import FindsFormals
+from compiler.ir.level2.nests import FindsFormals, Word
+from compiler.ir.space import DType
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,13 @@ class Procedural(FindsFormals):
     never filled: element t of source e is synapse row[e] + t. `probability`: as in Connect. Only by source; the rows of
     "fixed_outdegree" are not drawn in order, so that its synapses have no number (no formal At("syn"))."""
 
-    by_name = frozenset(
-        {"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"}
-        | {"w_from", "h_from", "w_to", "h_to"}
+    by_name = dict.fromkeys(
+        (
+            *("n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"),
+            *("w_from", "h_from", "w_to", "h_to"),
+        )
     )
-    rule: str
+    rule: Word
     row: str
     probability: Expr | None = None
 
@@ -102,7 +105,7 @@ class Toeplitz(FindsFormals):
     with one plane, the element is ky * kw + kx. Columns with fixed names: PLANES.
     Only by source."""
 
-    by_name = frozenset(PLANES)
+    by_name = dict.fromkeys(PLANES, DType.I64)
     kernel: tuple[int, int]
     stride: tuple[int, int]
     depthwise: bool = False

@@ -30,6 +30,8 @@ from compiler.ir.space import DType, Role, array_name, own_array
 from compiler.passes.program.build_program import EVERY_STEP, Due, Place, ProgramBuilder
 
 N = l2.ScalarFormal("n", DType.I64)
+KEY = l2.ScalarFormal("key", DType.U64)
+SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
 FLAT = (l2.Dim("i", "n"),)
 
 
@@ -140,9 +142,6 @@ def event_lists(builder: ProgramBuilder, owner: str, slots: int, room: int, span
     return {"spikes": builder.array(spikes), "spike_count": builder.array(count)}
 
 
-SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
-
-
 def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instances: Mapping[str, l1.Instance]) -> None:
     """The ring buffers, their initial contents, and the write of each step."""
     for phase in ("init", "step"):
@@ -170,7 +169,7 @@ def past_row(builder: ProgramBuilder, past: Past, phase: str, stage: str, owner:
     value, slot = l2.Assign("past", Ref("x")), l2.Assign("slot", Ref("step") % Ref("ring_slots"))
     index, title = ("s", "past at the start") if phase == "init" else ("slot", "past")
     access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
-    k = builder.kernel(f"{owner}: {title} {what}", l2.Kind.MAP, span, stage)
+    k = builder.kernel(f"{owner}: {title} {what}", span, stage)
     k.read("x", real, past.array)
     k.write("past", real, past.ring, access)
     k.column("n", past.n)
@@ -189,7 +188,7 @@ def copy_before(builder: ProgramBuilder, graph: SpikingGraph) -> None:
         instance, array = instances[x.population], array_name(x.population, x.variable)
         name, count = own_array(array, "before"), builder.arrays[array].shape[0]
         builder.array(l2.Array(name, real, (count,), Role.WORK, span=instance.span))
-        k = builder.kernel(f"{x.population}: {x.variable} of the step before", l2.Kind.MAP, instance.span)
+        k = builder.kernel(f"{x.population}: {x.variable} of the step before", instance.span)
         k.read("x", real, array)
         k.write("before", real, name)
         k.column("n", count)

@@ -34,55 +34,31 @@ from compiler.passes.program.init_values import from_formula, initialise
 
 
 def _formals(at: cell_arrays.CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
-    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, variables of pools, locals kept between
-    parts, ring buffer, n, columns that are used."""
-    used = set[str]().union(*(refs(s.value) for s in body))
-    folds = at.folds if x.folds else {}
-    arrays = _array_formals(at, folds, used, {s.target for s in body})
-    crossing = [
-        l2.ArrayFormal(n, at.real, l2.Mode.WRITE, l2.ELEMENT) for n in _crossing(body, {s.target for s in body})
-    ]
-    kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if is_derived(n, Way.KEPT)]
-    ring = cell_arrays.ring_formals() if x.emits else ()
-    return (*arrays, *crossing, *kept, *ring, cell_arrays.N, *_column_formals(at, folds, used))
-
-
-def _array_formals(
-    at: cell_arrays.CellLowering, folds: Mapping[str, int], used: set[str], written: set[str]
-) -> list[l2.Formal]:
-    cell, real = at.cell, at.real
+    """Formals in a fixed order, of which the builder takes those that the body names: states, inputs, counters,
+    deliveries, arrays, variables of pools, locals kept between parts, ring buffer, n, columns."""
+    cell, real, read = at.cell, at.real, set[str]().union(*(refs(s.value) for s in body))
+    written = dict.fromkeys(s.target for s in body)
     formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
-        dtype = DType.I32 if name in cell.int_state else real
-        if name in written:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT))
-        elif name in used:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
-    for name, slots in folds.items():
-        held = DType.I64 if at.fixed_point else real
-        formals.append(
-            l2.ArrayFormal(derived(name, Way.DELIVERED), held, l2.Mode.UPDATE, cell_arrays.delivered_access(slots))
-        )
-    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
-    return [*formals, *shared_formals(cell, used, real)]
-
-
-def _column_formals(at: cell_arrays.CellLowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
-    cell, units = at.cell, {"dt": "ms", **dict(at.cell.units)}
-    columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
+        mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
+        formals.append(l2.ArrayFormal(name, DType.I32 if name in cell.int_state else real, mode, l2.ELEMENT))
+    for name, slots in at.folds.items():
+        held, access = DType.I64 if at.fixed_point else real, cell_arrays.delivered_access(slots)
+        formals.append(l2.ArrayFormal(derived(name, Way.DELIVERED), held, l2.Mode.UPDATE, access))
+    kept = [(n, l2.Mode.WRITE) for n in written if is_derived(n, Way.KEPT)]
+    kept += [(n, l2.Mode.READ) for n in sorted(read) if is_derived(n, Way.KEPT)]
+    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays]
+    formals += shared_formals(cell, real)
+    formals += [l2.ArrayFormal(name, real, mode, l2.ELEMENT) for name, mode in kept]
+    formals += [*(cell_arrays.ring_formals() if x.emits else ()), cell_arrays.N]
+    units = {"dt": "ms", **dict(cell.units)}
+    columns = {name: real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
     if PERIOD in columns:
         columns[PERIOD] = DType.I64
-    formals = [l2.ScalarFormal(name, t, units.get(name, "")) for name, t in columns.items() if name in used]
-    if at.fixed_point:
-        formals += [l2.ScalarFormal(derived(name, Way.QUANTUM), at.real) for name in folds]
-    formals += [l2.ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
-    formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
-    return formals
-
-
-def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
-    return [s.target for s in body if is_derived(s.target, Way.KEPT) and s.target in written]
+    formals += [l2.ScalarFormal(name, t, units.get(name, "")) for name, t in columns.items()]
+    formals += [l2.ScalarFormal(derived(name, Way.QUANTUM), real) for name in at.folds]
+    return (*formals, cell_arrays.SLOTS, cell_arrays.KEY)
 
 
 def _body(at: cell_arrays.CellLowering, x: l1.EachNeuron) -> tuple[l0.Set, ...]:
@@ -157,7 +133,7 @@ def _each_neuron(at: cell_arrays.CellLowering, x: l1.EachNeuron, rows: Sequence[
         return
     emit = (l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), at.cell.span),) if x.emits else ()
     nest = l2.Nest(cell_arrays.FLAT, (*cell_arrays.assigned(body), *emit))
-    title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(l2.Kind.MAP, _formals(at, x, body), nest)
+    title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(_formals(at, x, body), nest)
     place = at.place(x)
     kernel = at.builder.kernel_of(text, title, at.cell.span, (at.number, x.what))
     for instance, bound, columns in rows:

@@ -82,22 +82,18 @@ class SourceRows:
     def kernel(self, what: str, operation: str) -> Draft:
         instance = self.drive.instance
         group = instance.cell, operation
-        return self.shared.builder.kernel(f"{instance.name}: {what}", l2.Kind.MAP, instance.span, group)
+        return self.shared.builder.kernel(f"{instance.name}: {what}", instance.span, group)
 
     def bind(self, k: Draft, x: l1.EachNeuron, stream: str) -> None:
         """The formals of what an operation reads and writes; it draws from `stream`."""
-        used, written, real = l1.reads(x), {s.target for s in x.statements}, k.builder.precision
-        for name in (*self.source.cell.state, *self.source.arrays):
-            if name in written:
-                k.update(name, real, self.arrays[name])
-            elif name in used:
-                k.read(name, real, self.arrays[name])
+        written, real = {s.target for s in x.statements}, k.builder.precision
+        for name in (n for n in (*self.source.cell.state, *self.source.arrays) if n in self.arrays):
+            (k.update if name in written else k.read)(name, real, self.arrays[name])
         for name, number in self.numbers.items():
             k.column(name, number, real)
         for c in self.source.cell.counters:
             k.column(c.every, self.shared.graph.phases[c.phase].every)
-        if "key" in used:
-            k.column("key", l2.StreamKey(stream), DType.U64)
+        k.column("key", l2.StreamKey(stream), DType.U64)
 
     def value(self, k: Draft) -> tuple[tuple[l0.Set, ...], Expr, tuple[l0.Set, ...]]:
         """The value in a step, with the statements before and after it; binds what they read."""

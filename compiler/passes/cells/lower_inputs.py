@@ -48,7 +48,7 @@ def _count(outcomes: int) -> Expr:
 def _changing(item: l0.PoissonInput, rows: SourceRows, dt: float) -> None:
     """A row whose mean number of events is the rate at the start of the step times dt; rates below 0 are 0."""
     path, builder = rows.drive.instance.name, rows.shared.builder
-    k = builder.kernel(f"{path}: Poisson input of changing rate into {item.into}", l2.Kind.MAP, item.span)
+    k = builder.kernel(f"{path}: Poisson input of changing rate into {item.into}", item.span)
     real = builder.precision
     k.update("driven", real, array_name(item.population, item.into))
     k.column("n", rows.drive.instance.size)
@@ -110,4 +110,4 @@ def _prototype(outcomes: int, real: DType) -> Prototype:
     drawn = l2.Assign("drawn", _count(outcomes))
     delivered = Ref("input") + Ref("weight") * Ref("drawn")
     nest = l2.Nest(FLAT, (*draw, drawn, l2.Assign("input", delivered)))
-    return Prototype(l2.Kind.MAP, formals, nest)
+    return Prototype(formals, nest)

@@ -9,7 +9,7 @@ Does not: place pools in the step (split_cells, order_populations).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.level1.stages import PAST
 from compiler.ir.space import DType, Role, array_name, own_array
-from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N, assigned
+from compiler.passes.cells.cell_arrays import FLAT, KEY, CellLowering, CellRow, N, assigned
 from compiler.passes.program.build_program import Place, ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 from compiler.passes.program.long_sums import BLOCK
@@ -40,22 +40,19 @@ _EXACT: Final = 1 << 24
 """Whole numbers up to this are exact in 32-bit floating point."""
 
 
-def shared_formals(cell: l1.Cell, used: Set[str], real: DType) -> list[l2.Formal]:
+def shared_formals(cell: l1.Cell, real: DType) -> list[l2.Formal]:
     """Formals through which a kernel over neurons reads variables of pools and of other populations."""
-    out: list[l2.Formal] = []
-    if "pool_of" in used:
-        out.append(l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT))
+    out: list[l2.Formal] = [l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT)]
     for pool in cell.pools:
         access: l2.Access = OF_POOL if pool.several else l2.SCALAR
-        out += [l2.ArrayFormal(v, real, l2.Mode.READ, access) for v in pool.variables if v in used]
-    ways: dict[str, l2.Access] = {"each": l2.ELEMENT, "one": l2.SCALAR, "pool": OF_POOL}
-    return out + [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others if r.name in used]
+        out += [l2.ArrayFormal(v, real, l2.Mode.READ, access) for v in pool.variables]
+    return out + _of_others(cell, real, l2.ELEMENT, OF_POOL)
 
 
-def _of_others(cell: l1.Cell, used: Set[str], real: DType) -> list[l2.Formal]:
-    """Formals through which a kernel over pools, or over their members, reads variables of other populations."""
-    ways: dict[str, l2.Access] = {"each": MEMBER, "one": l2.SCALAR, "pool": l2.ELEMENT}
-    return [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others if r.name in used]
+def _of_others(cell: l1.Cell, real: DType, each: l2.Access, pool: l2.Access) -> list[l2.Formal]:
+    """Formals through which a kernel reads variables of other populations: of each neuron, of one, of each pool."""
+    ways = {"each": each, "one": l2.SCALAR, "pool": pool}
+    return [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others]
 
 
 def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) -> str:
@@ -66,7 +63,7 @@ def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) ->
     if name in builder.arrays:
         return name
     builder.array(l2.Array(name, real, (instance.size,), Role.WORK, span=instance.span))
-    k = builder.kernel(f"{instance.name}: {variable} of each neuron", l2.Kind.MAP, instance.span)
+    k = builder.kernel(f"{instance.name}: {variable} of each neuron", instance.span)
     k.read("pool_of", DType.I32, index)
     k.read("x", real, array, OF_POOL)
     k.write("each", real, name)
@@ -116,22 +113,19 @@ def pool_arrays(at: CellLowering, instance: l1.Instance, units: Mapping[tuple[st
     return bound
 
 
-def _own(pool: l1.Pool, cell: l1.Cell, used: Set[str], real: DType, written: set[str]) -> list[l2.Formal]:
+def _own(pool: l1.Pool, cell: l1.Cell, real: DType, written: set[str]) -> list[l2.Formal]:
     """Variables of pools in a kernel over the pools of one scope."""
     out: list[l2.Formal] = []
     for other in cell.pools:
         access = l2.ELEMENT if other.scope == pool.scope else l2.SCALAR
-        for v in other.variables:
-            if v in written:
-                out.append(l2.ArrayFormal(v, real, l2.Mode.UPDATE, access))
-            elif v in used:
-                out.append(l2.ArrayFormal(v, real, l2.Mode.READ, access))
+        modes = [(v, l2.Mode.UPDATE if v in written else l2.Mode.READ) for v in other.variables]
+        out += [l2.ArrayFormal(v, real, mode, access) for v, mode in modes]
     return out
 
 
-def _columns(at: CellLowering, used: Set[str]) -> list[l2.Formal]:
-    names = [p for p in (*at.cell.params, "dt") if p not in at.arrays and p in used]
-    every = dict.fromkeys(c.every for c in at.cell.counters if c.every in used)
+def _columns(at: CellLowering) -> list[l2.Formal]:
+    names = [p for p in (*at.cell.params, "dt") if p not in at.arrays]
+    every = dict.fromkeys(c.every for c in at.cell.counters)
     return [*(l2.ScalarFormal(n, at.real) for n in names), *(l2.ScalarFormal(n, DType.I64) for n in every)]
 
 
@@ -154,20 +148,17 @@ def _reduce(at: CellLowering, x: l1.Reduce, pool: l1.Pool, largest: bool, rows: 
     if r.op == "argmax" and not largest:
         index, none = Call("float", (Ref("k"),)), Call("float", (Ref("members"),))
         term, combine = Cond(term.eq(Ref("largest")), index, none), "min"
-    used = refs(term)
-    variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *at.arrays)
-    read = [n for n in variables if n in used]
-    kept = sorted(n for n in used if is_derived(n, Way.KEPT))
+    kept = sorted(n for n in refs(term) if is_derived(n, Way.KEPT))
+    read = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *at.arrays, *kept)
     formals: list[l2.Formal] = [
-        l2.ArrayFormal(n, DType.I32 if n in cell.int_state else real, l2.Mode.READ, MEMBER) for n in (*read, *kept)
+        l2.ArrayFormal(n, DType.I32 if n in cell.int_state else real, l2.Mode.READ, MEMBER) for n in read
     ]
-    formals += _own(pool, cell, used - {r.name}, real, set())
-    formals += _of_others(cell, used, real)
-    formals += [l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT)] if "largest" in used else []
-    formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(at, used)]
+    formals += [*_own(pool, cell, real, set()), *_of_others(cell, real, MEMBER, l2.ELEMENT)]
+    formals.append(l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT))
+    formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(at)]
     blocks = BLOCKS if combine == "add" else None  # whatever the number of members is, which is data
     nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),), blocks=blocks)
-    title, text = f"{rows[0][0].name}: {model_name(r.name)} ({r.op})", Prototype(l2.Kind.REDUCE, tuple(formals), nest)
+    title, text = f"{rows[0][0].name}: {model_name(r.name)} ({r.op})", Prototype(tuple(formals), nest)
     kernel = at.builder.kernel_of(text, title, pool.span, (at.number, r.name, largest))
     for instance, bound, columns in rows:
         count, found = _count(pool, instance), bound.get(largest_of(r), "")
@@ -182,19 +173,17 @@ def _reduce(at: CellLowering, x: l1.Reduce, pool: l1.Pool, largest: bool, rows: 
 def each_pool(at: CellLowering, x: l1.EachPool, rows: Sequence[CellRow]) -> None:
     """The kernel over the pools of a scope, with one row per population."""
     cell, real, pool = at.cell, at.real, _pool(at.cell, x.scope)
-    used = l1.reads(x)
     written = {s.target for s in x.statements} & set(pool.variables)
-    several = sorted(used & set(at.arrays))
+    several = sorted(l1.reads(x) & set(at.arrays))
     if several:
         user = model_name(several[0])
         user = f"{user[1:]}(t)" if user == l0.hidden(user[1:]) else user  # a timed array is held per neuron
         message = f"the equations of the {pool.scope} of `{cell.name}` read `{user}`"
         help = f"it differs from neuron to neuron; reduce it: `reduce: {{...: mean({user})}}`"
         raise ModelError([Diagnostic("E0802", message, x.statements[0].span, help)])
-    formals = [*_own(pool, cell, used, real, written), *_of_others(cell, used, real), N, *_columns(at, used)]
-    formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
+    formals = [*_own(pool, cell, real, written), *_of_others(cell, real, MEMBER, l2.ELEMENT), N, *_columns(at), KEY]
     nest = l2.Nest(FLAT, assigned(x.statements))
-    title, text = f"{rows[0][0].name}: {x.what} ({cell.name})", Prototype(l2.Kind.MAP, tuple(formals), nest)
+    title, text = f"{rows[0][0].name}: {x.what} ({cell.name})", Prototype(tuple(formals), nest)
     kernel = at.builder.kernel_of(text, title, pool.span, (at.number, x.what))
     for instance, bound, columns in rows:
         key = l2.StreamKey(f"{instance.name}/{cell.name}/{pool.scope}")

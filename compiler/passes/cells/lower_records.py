@@ -57,7 +57,7 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
     """The lists `<name>'spikes` of the neurons whose flag `name` is set."""
     bound = cells.event_lists(builder, name, LIST_SLOTS, instance.size, instance.span)
-    k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
+    k = builder.kernel(f"{name}: list", instance.span)
     k.read("flag", builder.precision, array_name(instance.name, name.removeprefix(f"{instance.name}.")))
     k.include(cells.ring_formals(), bound, {"slots": LIST_SLOTS})
     k.column("n", instance.size)
@@ -77,7 +77,7 @@ def _record_events(
     used = own_array(buffer, "used")
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
-    k = builder.kernel(f"{name}: record spikes", l2.Kind.RECORD, span)
+    k = builder.kernel(f"{name}: record spikes", span)
     k.read("list", DType.I32, spikes, l2.ByName())
     k.read("count", DType.I32, own_array(name, "spike_count"), l2.ByName())
     k.update("buffer", DType.I32, buffer, l2.ByName())
@@ -102,7 +102,7 @@ def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
         builder.array(l2.Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
         builder.array(l2.Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
         builder.array(l2.Array(own_array(name, "used"), DType.I64, (1,), Role.RECORD, span=record.span))
-        k = builder.kernel(f"{record.population}: record rate", l2.Kind.RECORD, record.span)
+        k = builder.kernel(f"{record.population}: record rate", record.span)
         slot = l2.Strided((l2.Axis((("slot", 1),)),))
         k.read("count", DType.I32, counts, slot)
         _buffers(k, real, members, name, 1, RATE_STEPS)
@@ -159,7 +159,7 @@ def _record_trace(
     builder.array(l2.Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
     builder.array(l2.Array(own_array(name, "used"), DType.I64, (1,), Role.RECORD, span=record.span))
     value: Expr = Ref("source")
-    k = builder.kernel(f"{source}: record trace", l2.Kind.RECORD, record.span)
+    k = builder.kernel(f"{source}: record trace", record.span)
     k.read("source", real, source)
     if through:
         # What was delivered in this step is part of the input at the end of the step.

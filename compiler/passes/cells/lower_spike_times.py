@@ -65,7 +65,7 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
         stored[: len(order)] = values
         given[key] = builder.array(l2.Array(own_array(name, key), DType.I32, (m,), Role.CONST, span=span), stored)
     cursor = builder.array(l2.Array(own_array(name, "cursor"), DType.I64, (1,), Role.STATE, span=span))
-    k = builder.kernel(f"{name}: given spikes", l2.Kind.EMIT, span)
+    k = builder.kernel(f"{name}: given spikes", span)
     k.read("steps", DType.I32, given["steps"], l2.ByName())
     k.read("ids", DType.I32, given["ids"], l2.ByName())
     k.update("cursor", DType.I64, cursor, l2.ByName())

@@ -85,7 +85,7 @@ def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> 
     nest = l2.Nest(FLAT, (l2.Assign("row", place),))
     for copy in range(copies):
         name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
-        k = builder.kernel(f"{name}: the row of this trial", l2.Kind.MAP, array.span)
+        k = builder.kernel(f"{name}: the row of this trial", array.span)
         k.write("row", DType.I64, name)
         k.column("n", 1)
         k.column("every", array.every)

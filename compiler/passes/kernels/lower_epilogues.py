@@ -16,20 +16,10 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, substitute
-from compiler.ir.space import Affine, DType
+from compiler.ir.space import Affine
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.nest_builder import Walk
-from compiler.passes.kernels.tensor_phase import Phase, axes_of
-
-
-@dataclass(frozen=True)
-class Touched:
-    """One array of the epilogue, as its kernel walks it."""
-
-    walk: Walk
-    array: str
-    dtype: DType
-    mode: l2.Mode
+from compiler.passes.kernels.tensor_phase import Phase, Touched, axes_of
 
 
 @dataclass
@@ -155,8 +145,7 @@ class Lowered:
             target = self.in_place.get(out.name)
             array = self.p.arrays[target] if target is not None else self.p.temporary(out, span)
             self.p.arrays[out.name] = array
-            dtype = self.p.builder.arrays[array].dtype
-            self.end.arrays.append(Touched(Walk(formal, out, self.walked), array, dtype, mode))
+            self.end.arrays.append(self.p.touched(Walk(formal, out, self.walked), mode))
             self.end.statements.append(l2.Assign(formal, value, span))
             self.values[out.name] = Ref(formal)
         elif sum(out.name in m.ins for m in self.maps) == 1 and out.name not in self.lasting:
@@ -192,9 +181,7 @@ class Lowered:
         """The formal of a tensor computed before the kernel."""
         if (name, walked) not in self.operands:
             formal = self.operands[name, walked] = f"{self.prefix}{len(self.operands)}"
-            tensor = self.p.tensors[name]
-            walk = Walk(formal, tensor, walked)
-            self.end.arrays.append(Touched(walk, self.p.arrays[name], self.p.dtype(tensor), l2.Mode.READ))
+            self.end.arrays.append(self.p.touched(Walk(formal, self.p.tensors[name], walked)))
         return self.operands[name, walked]
 
 

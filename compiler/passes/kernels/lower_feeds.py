@@ -96,7 +96,7 @@ def _mask(p: Phase, node: l1.BatchMask, data: DataSet) -> None:
     rows = replace(rows, dims=dims, axes=(lead, *rows.axes[2:]), columns=columns)
     bound, y = _ordered(p, node.out, rows, data, data.span)
     nest = l2.Nest(rows.dims, (_position(rows), l2.Assign("y", Cond(Ref("order") >= 0, Num(1.0), Num(0.0)))))
-    emit_row(p, l2.Kind.MAP, node.out, "rows that exist", [y, _ORDER], bound, columns, (), nest, data.span)
+    emit_row(p, node.out, "rows that exist", [y, _ORDER], bound, columns, (), nest, data.span)
 
 
 def _feed(p: Phase, node: l1.Feed, data: DataSet) -> None:
@@ -117,7 +117,7 @@ def _feed(p: Phase, node: l1.Feed, data: DataSet) -> None:
     first = l2.Assign("example", Call("max", (Ref("order"), Num(0))))
     nest = l2.Nest(rows.dims, (_position(rows), first, l2.Assign("y", element)))
     what = "batch of " + node.array
-    emit_row(p, l2.Kind.MAP, node.out, what, formals, bound, rows.columns, scalars, nest, node.span)
+    emit_row(p, node.out, what, formals, bound, rows.columns, scalars, nest, node.span)
 
 
 def _rand(p: Phase, node: l1.Rand) -> None:
@@ -128,4 +128,4 @@ def _rand(p: Phase, node: l1.Rand) -> None:
     y = l2.ArrayFormal("y", p.builder.precision, l2.Mode.WRITE, l2.Strided(rows.axes))
     nest = l2.Nest(rows.dims, (l2.Assign("y", Call("uniform", (Ref("key"), index, Num(0)))),))
     bound, key = {"y": array}, {"key": l2.StreamKey(node.stream)}
-    emit_row(p, l2.Kind.MAP, node.out, "uniform draws", [y], bound, rows.columns, (), nest, node.span, key)
+    emit_row(p, node.out, "uniform draws", [y], bound, rows.columns, (), nest, node.span, key)

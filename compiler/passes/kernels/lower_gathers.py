@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Expr, Num, Ref
+from compiler.ir.level1.builder import axis_dims
 from compiler.ir.space import Affine, along
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
 from compiler.passes.kernels.nest_builder import ROW, Loops, Walk
-from compiler.passes.kernels.tensor_phase import Phase, Place, array_formal, axes_of, emit_row
+from compiler.passes.kernels.tensor_phase import Phase, Place, Touched, axes_of, emit_walked
 from compiler.passes.program.decisions import Decision
 
 Dims = list[tuple[str, int]]
@@ -67,26 +68,20 @@ def _move(p: Phase, node: l1.Move, epilogue: Epilogue | None, in_place: Mapping[
     shape, operands = node.out.shape, [p.tensors[n] for n in node.ins]
     moved = list(zip(operands, node.offsets, strict=True))
     shifted = frozenset(a for a in range(len(shape)) if any(at[a] or t.shape[a] != shape[a] for t, at in moved))
-    dims = [(f"d{a}", e) for a, e in enumerate(shape)]
+    dims = axis_dims(shape)
     end = lower_end(p, node, axes_of(node.out), epilogue, in_place)
     walks = [
         Walk(f"x{k}", t, tuple(Affine(((d, 1),), by) for (d, _), by in zip(dims, at, strict=True)), guarded=shifted)
         for k, (t, at) in enumerate(moved)
     ]
     first, *others = end.arrays
-    loops = p.loops([first.walk, *walks, *(t.walk for t in others)], dims, [d for d, _ in dims])
-    result = first.walk.tensor
-    formals = [array_formal(first.walk, first.dtype, first.mode, loops, result)]
-    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, result) for w in walks]
-    formals += [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in others]
-    bound = {t.walk.formal: t.array for t in end.arrays}
-    bound |= {w.formal: p.arrays[w.tensor.name] for w in walks}
+    arrays = [first, *map(p.touched, walks), *others]
+    loops = p.loops([t.walk for t in arrays], dims, [d for d, _ in dims])
     value: Expr = Ref("x0")
     for w in walks[1:]:
         value = value + Ref(w.formal)
     nest = l2.Nest(loops.dims, (l2.Assign("acc", value, node.span), *end.statements), fill=node.fill)
-    scalars = tuple(end.scalars.items())
-    emit_row(p, l2.Kind.MAP, result, "moved", formals, bound, loops.columns, scalars, nest, node.span)
+    emit_walked(p, first.walk.tensor, "moved", arrays, loops, nest, node.span, tuple(end.scalars.items()))
 
 
 def _gather(p: Phase, node: l1.Gather, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
@@ -99,16 +94,11 @@ def _gather(p: Phase, node: l1.Gather, epilogue: Epilogue | None, in_place: Mapp
     else:
         read = Walk("x1", table, (along(ROW), *_along(row)), chosen=0)
     end = lower_end(p, node, _along([*places, *row]), epilogue, in_place)
-    walks = [Walk("x0", index, _along(places)), read]
-    loops = _loops(p, [*(t.walk for t in end.arrays), *walks], [*places, *row])
-    result = end.arrays[0].walk.tensor
-    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
-    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, result) for w in walks]
-    bound = {t.walk.formal: t.array for t in end.arrays} | {"x0": p.arrays[node.index], "x1": p.arrays[node.table]}
+    arrays = [*end.arrays, p.touched(Walk("x0", index, _along(places))), p.touched(read)]
+    loops = _loops(p, arrays, [*places, *row])
     statements = (l2.Assign(ROW, Ref("x0")), l2.Assign("acc", Ref("x1"), node.span), *end.statements)
-    nest, scalars = l2.Nest(loops.dims, statements), tuple(end.scalars.items())
-    what = "elements" if node.own else "rows"
-    emit_row(p, l2.Kind.MAP, result, what, formals, bound, loops.columns, scalars, nest, node.span)
+    nest, what = l2.Nest(loops.dims, statements), "elements" if node.own else "rows"
+    emit_walked(p, arrays[0].walk.tensor, what, arrays, loops, nest, node.span, tuple(end.scalars.items()))
 
 
 def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
@@ -116,45 +106,38 @@ def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
     way = "in order" if p.ordered else "by each place that asks for it, as additions of a launch have no order"
     _decided(p, node, "rows are added to", way)
     out = node.out
-    array = p.arrays[out.name] = p.temporary(out, node.span)
-    _zeros(p, node, array)
+    p.arrays[out.name] = p.temporary(out, node.span)
+    _zeros(p, node)
     source, index = p.tensors[node.source], p.tensors[node.index]
     places, row = _dims(index, out)
     added = Walk("y", out, (along(ROW), *_along(row)), chosen=0)
-    walks = [added, Walk("x0", source, _along([*places, *row])), Walk("x1", index, _along(places))]
-    bound = {"y": array, "x0": p.arrays[node.source], "x1": p.arrays[node.index]}
+    mode = l2.Mode.ACCUMULATE if p.ordered else l2.Mode.WRITE
+    read = (Walk("x0", source, _along([*places, *row])), Walk("x1", index, _along(places)))
+    arrays = [p.touched(added, mode), *map(p.touched, read)]
     if p.ordered:
-        loops = _loops(p, walks, [*places, *row])
+        loops = _loops(p, arrays, [*places, *row])
         nest = l2.Nest(loops.dims, (l2.Assign(ROW, Ref("x1")), l2.Add("y", Ref("x0"), node.span)))
-        mode, kind = l2.Mode.ACCUMULATE, l2.Kind.MAP
     else:
-        walks.append(Walk("place", index, _along(places, "at_")))
-        bound["place"] = bound["x1"]
+        arrays.append(p.touched(Walk("place", index, _along(places, "at_"))))
         asking = [(f"at_{d}", e) for d, e in places]
-        loops = _loops(p, walks, [*asking, *row, *places], [d for d, _ in places])
+        loops = _loops(p, arrays, [*asking, *row, *places], [d for d, _ in places])
         term = Cond(Ref("x1").eq(Ref(ROW)), Ref("x0"), Num(0.0))
         prologue, epilogue = (l2.Assign(ROW, Ref("place")),), (l2.Assign("y", Ref("acc"), node.span),)
         nest = l2.Nest(loops.dims, prologue, "add", term, "acc", epilogue)
-        mode, kind = l2.Mode.WRITE, l2.Kind.REDUCE
-    formals = [array_formal(added, p.builder.precision, mode, loops)]
-    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks[1:]]
-    emit_row(p, kind, out, "sums of rows", formals, bound, loops.columns, (), nest, node.span)
+    emit_walked(p, out, "sums of rows", arrays, loops, nest, node.span)
 
 
-def _zeros(p: Phase, node: l1.ScatterAdd, array: str) -> None:
-    out = node.out
-    dims = [(f"d{a}", e) for a, e in enumerate(out.shape)]
-    whole = Walk("y", out, axes_of(out))
-    flat = p.loops([whole], dims, [d for d, _ in dims])
+def _zeros(p: Phase, node: l1.ScatterAdd) -> None:
+    dims, y = axis_dims(node.out.shape), p.touched(Walk("y", node.out, axes_of(node.out)), l2.Mode.WRITE)
+    flat = p.loops([y.walk], dims, [d for d, _ in dims])
     zeros = l2.Nest(flat.dims, (l2.Assign("y", Num(0.0), node.span),))
-    y = array_formal(whole, p.builder.precision, l2.Mode.WRITE, flat)
-    emit_row(p, l2.Kind.MAP, out, "zeros", [y], {"y": array}, flat.columns, (), zeros, node.span)
+    emit_walked(p, node.out, "zeros", [y], flat, zeros, node.span)
 
 
 def _decided(p: Phase, node: l1.Gather | l1.ScatterAdd, verdict: str, reason: str) -> None:
     p.decisions.append(Decision("lower_gathers", f"{p.graph.phase}: {node.out.name}", verdict, reason))
 
 
-def _loops(p: Phase, walks: Sequence[Walk], dims: Dims, summed: Sequence[str] = ()) -> Loops:
+def _loops(p: Phase, arrays: Sequence[Touched], dims: Dims, summed: Sequence[str] = ()) -> Loops:
     names = [d for d, _ in dims]
-    return p.loops(walks, dims, [d for d in names if d not in summed], separate=frozenset(names))
+    return p.loops([t.walk for t in arrays], dims, [d for d in names if d not in summed], separate=frozenset(names))

@@ -17,13 +17,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
-import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.expr.ast import Ref
 from compiler.ir.space import Role
 from compiler.layout.assign_layouts import array_of, strides_of
 from compiler.passes.kernels.nest_builder import Walk
-from compiler.passes.kernels.tensor_phase import Phase, Place, array_formal, axes_of, emit_row
+from compiler.passes.kernels.tensor_phase import Phase, Place, axes_of, emit_copy
 
 
 @dataclass
@@ -163,7 +161,7 @@ def _view(p: Phase, tensor: l1.Tensor, name: str, place: Place, span: Span) -> s
 
 def _copy(p: Phase, copy: l1.Tensor, source: str, span: Span) -> None:
     given, axes = p.tensors[source], axes_of(copy)
-    _copied(p, copy, Walk("y", copy, axes), given, Walk("x0", given, axes), span)
+    _copied(p, copy, Walk("y", copy, axes), Walk("x0", given, axes), span)
 
 
 def lower_steps_first(p: Phase, node: l1.StepsFirst) -> None:
@@ -171,7 +169,7 @@ def lower_steps_first(p: Phase, node: l1.StepsFirst) -> None:
     rows = by_steps(source, node.out) if node.back else by_steps(node.out, source)
     out, given = (node.out, rows) if node.back else (rows, source)
     axes = axes_of(out)
-    _copied(p, node.out, Walk("y", out, axes), source, Walk("x0", given, axes), node.span)
+    _copied(p, node.out, Walk("y", out, axes), Walk("x0", given, axes), node.span)
 
 
 def by_steps(rows: l1.Tensor, sequence: l1.Tensor) -> l1.Tensor:
@@ -180,16 +178,8 @@ def by_steps(rows: l1.Tensor, sequence: l1.Tensor) -> l1.Tensor:
     return replace(rows, shape=sequence.shape, whole=whole, steps_first=True)
 
 
-def _copied(p: Phase, out: l1.Tensor, y: Walk, source: l1.Tensor, x: Walk, span: Span) -> None:
-    """A kernel that copies a tensor."""
+def _copied(p: Phase, out: l1.Tensor, y: Walk, x: Walk, span: Span) -> None:
+    """A kernel that copies a tensor to an array of its own."""
     p.tensors.setdefault(out.name, out)
-    array = p.arrays[out.name] = p.temporary(out, span)
-    dims = [(f"d{a}", extent) for a, extent in enumerate(y.tensor.shape)]
-    loops = p.loops([y, x], dims, [d for d, _ in dims])
-    formals = [
-        array_formal(y, p.dtype(out), l2.Mode.WRITE, loops, out),
-        array_formal(x, p.dtype(source), l2.Mode.READ, loops, out),
-    ]
-    bound = {"y": array, "x0": p.arrays[source.name]}
-    nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), span),))
-    emit_row(p, l2.Kind.MAP, out, "copy", formals, bound, loops.columns, (), nest, span)
+    p.arrays[out.name] = p.temporary(out, span)
+    emit_copy(p, out, "copy", y, x, span)

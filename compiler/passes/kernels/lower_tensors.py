@@ -19,6 +19,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 import compiler.passes.kernels.lower_weights as weights
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
+from compiler.ir.level1.builder import axis_dims
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.layout.assign_layouts import real_lanes, strides_of
@@ -27,7 +28,7 @@ from compiler.passes.fusion.fuse_rows import Row, fits, rows
 from compiler.passes.fusion.fuse_sums import joined_sums
 from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.fusion.reuse_arrays import reused
-from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
+from compiler.passes.kernels.lower_epilogues import End, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_source
 from compiler.passes.kernels.lower_gathers import lower_elements
@@ -35,7 +36,15 @@ from compiler.passes.kernels.lower_rows import lower_row
 from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, own_starts, reserve
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.place_parts import place_parts
-from compiler.passes.kernels.tensor_phase import PLACES, WORKSPACE, Phase, array_formal, emit_row, meaning
+from compiler.passes.kernels.tensor_phase import (
+    PLACES,
+    WORKSPACE,
+    Phase,
+    Touched,
+    emit_row,
+    emit_walked,
+    meaning,
+)
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -52,20 +61,10 @@ _TOGETHER: Final = {"context": ("norms",), "key": ("value",), "value": ("key",)}
 def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     """An elementwise kernel."""
     end = lower_group(p, group, in_place)
-    dims = [(f"d{a}", extent) for a, extent in enumerate(group.maps[0].out.shape)]
+    dims, result, span = axis_dims(group.maps[0].out.shape), end.arrays[0].walk.tensor, group.maps[0].span
     loops = p.loops([t.walk for t in end.arrays], dims, [d for d, _ in dims])
-    result = end.arrays[0].walk.tensor
-    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
-    bound = {t.walk.formal: t.array for t in end.arrays}
     nest = l2.Nest(loops.dims, tuple(end.statements))
-    scalars = tuple(end.scalars.items())
-    span = group.maps[0].span
-    emit_row(p, l2.Kind.MAP, result, "elementwise", formals, bound, loops.columns, scalars, nest, span)
-
-
-def _plain_reduction(node: l1.Contract) -> bool:
-    """Whether every operand is walked by plain dims only (sums, maxima over axes)."""
-    return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
+    emit_walked(p, result, "elementwise", end.arrays, loops, nest, span, tuple(end.scalars.items()))
 
 
 def _windows(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> frozenset[str]:
@@ -142,11 +141,7 @@ def _operands(p: Phase, node: l1.Contract, beside: Sequence[l1.Contract], end: E
             walks += [] if walk in walks else [walk]
             names[f"x{k}"] = Ref(f"x{walks.index(walk)}")
         terms.append(substitute(other.body, names))
-    arrays = [
-        Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), l2.Mode.READ)
-        for k, (name, axes) in enumerate(walks)
-    ]
-    return arrays, terms
+    return [p.touched(Walk(f"x{k}", p.tensors[name], axes)) for k, (name, axes) in enumerate(walks)], terms
 
 
 def _sum_by(
@@ -165,7 +160,7 @@ def _sum_by(
     separate = _separate(node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
-    plain = _plain_reduction(node) and choice is None and (len(node.ins) != 2 or bool(beside))
+    plain = node.walks_plainly and choice is None and (len(node.ins) != 2 or bool(beside))
     loops = p.loops(
         [t.walk for t in arrays],
         node.dims,
@@ -174,37 +169,31 @@ def _sum_by(
         separate if plain or (choice is not None and choice.joined) else frozenset(d for d, _ in node.dims),
         choice is not None,
     )
-    result = arrays[0].walk.tensor
-    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in arrays]
-    bound = {t.walk.formal: t.array for t in arrays}
+    real, more = p.builder.precision, list[tuple[l2.ArrayFormal, str]]()
     sums = tuple(l2.Sum(accumulator(k), term) for k, term in enumerate(terms, 1))
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill, sums)
     # One term, that the identity is combined with. Elsewhere sums are read several neighbours at a time, light or not.
     if choice is None and p.lanes and not nest.red and not beside:
         term = Num(0.0) + node.body if node.combine == "add" else node.body
         nest = l2.Nest(loops.dims, (l2.Assign("acc", term, node.span), *end.statements), fill=node.fill)
-    columns = dict(loops.columns)
+    columns: dict[str, int] = {}
     body: l2.Nest | l2.Contract = nest
-    kind = l2.Kind.CONTRACT if _is_product(node) else l2.Kind.REDUCE
     if choice is not None:
-        columns.update(dict(choice.columns))
-        columns["scratch_bytes"] = choice.scratch_bytes
+        columns = {**dict(choice.columns), "scratch_bytes": choice.scratch_bytes}
         if "chosen" in (literals := dict(choice.literals)):
-            bound[PLACES.name] = p.chosen_in[node.ins[literals["chosen"]]]
-            formals.append(replace(PLACES, dtype=p.builder.precision))
+            more.append((replace(PLACES, dtype=real), p.chosen_in[node.ins[literals["chosen"]]]))
         if choice.workspace:
-            bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
-            formals.append(replace(WORKSPACE, dtype=p.builder.precision))
+            array = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
+            more.append((replace(WORKSPACE, dtype=real), array))
         flat = choice.tiled is not None and all(_is_flat(p, t.walk, node) for t in (arrays[0], *end.arrays[1:]))
         if tiles and choice.tiled is not None:
             of = choice.tiled
             columns |= {"tile_lines": of.lines, "tile_rows": of.rows, "tiles": of.count}
-            for x, s in zip(tiles, end.sums, strict=True):
-                bound[s.target] = p.arrays[x.out.name]
-                formals.append(l2.ArrayFormal(s.target, p.builder.precision, l2.Mode.WRITE, l2.ByName()))
+            made = (l2.ArrayFormal(s.target, real, l2.Mode.WRITE, l2.ByName()) for s in end.sums)
+            more += zip(made, (p.arrays[x.out.name] for x in tiles), strict=True)
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes", tuple(end.sums), flat)
     what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
-    emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span)
+    emit_walked(p, arrays[0].walk.tensor, what, arrays, loops, body, node.span, scalars, more, columns)
 
 
 def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
@@ -225,16 +214,13 @@ def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
     windows, parallel = _windows(first, p.tensors), [a.terms[0][0] for a in first.out_map]
     separate = frozenset(d for d, _ in first.dims) if windows else frozenset().union(*map(_separate, row.contracts))
     loops = p.loops([t.walk for t in end.arrays], first.dims, parallel, windows, separate)
-    result = end.arrays[0].walk.tensor
-    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
-    bound = {t.walk.formal: t.array for t in end.arrays}
     (acc, *beside), combine = start.sums, start.combine
     nest = l2.Nest(
         loops.dims, (), combine, acc.term, acc.acc, start.epilogue, first.fill, tuple(beside), tuple(then), each
     )
     what = _what(first, None, row.sums[1:]).replace("sums", "rows").replace("maxima", "rows").replace("minima", "rows")
     scalars = tuple(end.scalars.items())
-    emit_row(p, l2.Kind.REDUCE, result, what, formals, bound, loops.columns, scalars, nest, first.span)
+    emit_walked(p, end.arrays[0].walk.tensor, what, end.arrays, loops, nest, first.span, scalars)
 
 
 def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
@@ -289,7 +275,7 @@ def _attention(p: Phase, node: l1.Attention) -> None:
     assert wide is not None
     body = l2.Attention(tuple(sorted(of)), wide, node.factors, node.causal, node.beside)
     what = f"attention{' backward' if back else ''}"
-    emit_row(p, l2.Kind.CONTRACT, node.out, what, formals, bound, columns, (("scale", node.scale),), body, node.span)
+    emit_row(p, node.out, what, formals, bound, columns, (("scale", node.scale),), body, node.span)
 
 
 def _computed_with(other: l1.Attention, node: l1.Attention) -> bool:

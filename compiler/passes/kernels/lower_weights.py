@@ -13,12 +13,12 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import model_name
-from compiler.expr.ast import Ref, refs
+from compiler.expr.ast import refs
 from compiler.ir.space import Role
 from compiler.layers.shared.initial_weights import computed
 from compiler.layout.assign_layouts import array_of
-from compiler.passes.kernels.nest_builder import Walk, build_loops
-from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
+from compiler.passes.kernels.nest_builder import Walk
+from compiler.passes.kernels.tensor_phase import Phase, axes_of, emit_copy, emit_row
 from compiler.passes.program.init_values import initialise, read_shaped
 
 
@@ -47,19 +47,9 @@ def lower_update(p: Phase, node: l1.Update) -> None:
         formals.append(l2.ArrayFormal(name, real, l2.Mode.READ, l2.SCALAR))
     scalars = tuple((n, v) for n, v in node.params if n in used)
     statements = tuple(l2.Assign(s.target, s.value, s.span) for s in node.statements)
-    emit_row(
-        p,
-        l2.Kind.MAP,
-        weight,
-        "optimizer update",
-        formals,
-        bound,
-        {"n": size},
-        scalars,
-        l2.Nest((l2.Dim("i", "n"),), statements),
-        node.span,
-        every=node.every,
-    )
+    nest = l2.Nest((l2.Dim("i", "n"),), statements)
+    label, every = "optimizer update", node.every
+    emit_row(p, weight, label, formals, bound, {"n": size}, scalars, nest, node.span, every=every)
 
 
 def lower_weight(p: Phase, node: l1.Weight) -> None:
@@ -76,16 +66,18 @@ def lower_weight(p: Phase, node: l1.Weight) -> None:
     if node.file is not None:
         p.builder.constants[array.name] = read_shaped(node.file, array.name, node.out.shape, array.dtype)
         return
-    value: l0.Const | l0.Distribution = l0.Const(1.0 if node.init == "ones" else 0.0)
-    if node.init == "constant":
-        value = l0.Const(node.init_args[0])
-    if node.init == "uniform":
-        bound = node.init_args[0]
-        value = l0.Distribution("uniform", (("low", -bound), ("high", bound)))
-    if node.init == "normal":
-        value = l0.Distribution("normal", (("mean", 0.0), ("std", node.init_args[0])))
     if node.init != "zeros":
+        value = _initial(node.init, node.init_args)
         initialise(p.builder, array.name, value, None, Role.WEIGHT, "1", size, node.span)
+
+
+def _initial(init: str, args: tuple[float, ...]) -> l0.Const | l0.Distribution:
+    match init:
+        case "uniform":
+            return l0.Distribution("uniform", (("low", -args[0]), ("high", args[0])))
+        case "normal":
+            return l0.Distribution("normal", (("mean", 0.0), ("std", args[0])))
+    return l0.Const(args[0] if init == "constant" else 1.0)
 
 
 def lower_variable(p: Phase, node: l1.Variable) -> None:
@@ -110,13 +102,4 @@ def lower_constant(p: Phase, node: l1.Constant) -> None:
 def lower_store(p: Phase, node: l1.Store) -> None:
     """Copies a value into its variable."""
     target, value = p.tensors[node.target], p.tensors[node.value]
-    dims = [(f"d{a}", e) for a, e in enumerate(target.shape)]
-    walks = [Walk("y", target, axes_of(target)), Walk("x0", value, axes_of(value))]
-    loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
-    formals = [
-        array_formal(walks[0], p.dtype(target), l2.Mode.WRITE, loops),
-        array_formal(walks[1], p.dtype(value), l2.Mode.READ, loops, target),
-    ]
-    bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
-    nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), node.span),))
-    emit_row(p, l2.Kind.MAP, target, "store", formals, bound, loops.columns, (), nest, node.span)
+    emit_copy(p, target, "store", Walk("y", target, axes_of(target)), Walk("x0", value, axes_of(value)), node.span)

@@ -11,12 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.expr.ast import Expr
+from compiler.expr.ast import Expr, Ref
+from compiler.ir.level1.builder import axis_dims
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.layout.assign_layouts import array_of, strides_of
@@ -43,6 +45,16 @@ class Place:
     first: int
     by_step: int = 0
     ring: int = 0
+
+
+@dataclass(frozen=True)
+class Touched:
+    """One array of a kernel, as its nest walks it."""
+
+    walk: Walk
+    array: str
+    dtype: DType
+    mode: l2.Mode
 
 
 @dataclass
@@ -80,6 +92,10 @@ class Phase:
 
     def dtype(self, tensor: l1.Tensor) -> DType:
         return self.builder.arrays[self.arrays[tensor.name]].dtype
+
+    def touched(self, walk: Walk, mode: l2.Mode = l2.Mode.READ) -> Touched:
+        """The array of a tensor that is computed before the kernel, or by it."""
+        return Touched(walk, self.arrays[walk.tensor.name], self.dtype(walk.tensor), mode)
 
     def loops(
         self,
@@ -136,12 +152,6 @@ def axes_of(tensor: l1.Tensor) -> tuple[Affine, ...]:
     return tuple(along(f"d{a}") for a in range(len(tensor.shape)))
 
 
-def array_formal(walk: Walk, dtype: DType, mode: l2.Mode, loops: Loops, of: l1.Tensor | None = None) -> l2.ArrayFormal:
-    """The formal of a tensor that `loops` walk in a kernel of the result `of` (none: the tensor itself)."""
-    word = meaning(walk.tensor, of if of is not None and mode is l2.Mode.READ else walk.tensor)
-    return l2.ArrayFormal(walk.formal, dtype, mode, loops.accesses[walk.formal], word)
-
-
 _ROLES: Final = frozenset({"weight", "bias", "recurrent", "mean", "var", "inverse", "mask", "count", "first"})
 """What is called so is that in every layer."""
 
@@ -165,7 +175,6 @@ def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
 
 def emit_row(
     p: Phase,
-    kind: l2.Kind,
     out: l1.Tensor,
     what: str,
     arrays: list[l2.ArrayFormal],
@@ -187,5 +196,42 @@ def emit_row(
         p.numbers[names] = tuple(l2.ScalarFormal(n, t) for group, t in types for n in group)
     formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
-    kernel = p.builder.rows_of(Prototype, label, span, p.rank(out.name), kind, formals, body)
+    kernel = p.builder.rows_of(Prototype, label, span, p.rank(out.name), formals, body)
     kernel.add_row(bound, values, out.name).launch(p.graph.phase, every, join=False)
+
+
+def emit_walked(
+    p: Phase,
+    out: l1.Tensor,
+    what: str,
+    arrays: Sequence[Touched],
+    loops: Loops,
+    body: l2.Nest | l2.Contract,
+    span: Span,
+    scalars: tuple[tuple[str, float], ...] = (),
+    more: Sequence[tuple[l2.ArrayFormal, str]] = (),
+    columns: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """The row of a kernel of the result `out` that walks arrays in `loops`. `more`: formals, and the arrays that they
+    are bound to; `columns`: beside those of the loops."""
+    formals = [
+        l2.ArrayFormal(
+            t.walk.formal,
+            t.dtype,
+            t.mode,
+            loops.accesses[t.walk.formal],
+            meaning(t.walk.tensor, out if t.mode is l2.Mode.READ else t.walk.tensor),
+        )
+        for t in arrays
+    ]
+    bound = {t.walk.formal: t.array for t in arrays} | {f.name: array for f, array in more}
+    every = [*formals, *(f for f, _ in more)]
+    emit_row(p, out, what, every, bound, {**loops.columns, **columns}, scalars, body, span)
+
+
+def emit_copy(p: Phase, out: l1.Tensor, what: str, y: Walk, x: Walk, span: Span) -> None:
+    """A kernel that copies a tensor, element by element of `y`."""
+    arrays, dims = [p.touched(y, l2.Mode.WRITE), p.touched(x)], axis_dims(y.tensor.shape)
+    loops = p.loops([y, x], dims, [d for d, _ in dims])
+    nest = l2.Nest(loops.dims, (l2.Assign(y.formal, Ref(x.formal), span),))
+    emit_walked(p, out, what, arrays, loops, nest, span)

@@ -22,7 +22,7 @@ def _join(a: l2.Program, b: l2.Program) -> l2.Program:
     loops = {p.name: list(p.loops) for p in a.phases}
     for phase in b.phases:
         done = len(phases.setdefault(phase.name, []))
-        phases[phase.name] += [replace(item, kernel=item.kernel + base) for item in phase.launches]
+        phases[phase.name] += [replace(item, template=item.template + base) for item in phase.launches]
         shifted = [replace(x, first=x.first + done, last=x.last + done) for x in phase.loops]
         loops.setdefault(phase.name, []).extend(shifted)
     return replace(

@@ -32,7 +32,7 @@ class _Unit:
     loop: l2.Loop | None = None
 
 
-def _units(phase: l2.MergedPhase, apart: bool) -> list[_Unit]:
+def _units(phase: l2.Phase, apart: bool) -> list[_Unit]:
     """`apart`: the rows of a launch may part."""
     found: list[_Unit] = []
     done = 0
@@ -85,7 +85,7 @@ def _batched(merged: l2.Merged, units: Sequence[_Unit]) -> list[tuple[list[Group
     return found
 
 
-def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[Group], l2.MergedPhase]:
+def _gathered(merged: l2.Merged, phase: l2.Phase) -> tuple[list[Group], l2.Phase]:
     """The launches of a phase as lists of rows, and the phase with the new places of its loops: unchanged, where
     sorting does not reduce the launches."""
     before = [_rows(x) for x in phase.launches]

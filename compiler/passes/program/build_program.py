@@ -36,7 +36,6 @@ Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue,
 class Prototype:
     """What all rows of a kernel have in common."""
 
-    kind: l2.Kind
     formals: tuple[l2.Formal, ...]
     body: l2.Body
 
@@ -112,13 +111,12 @@ class Draft(Signature):
 
     builder: ProgramBuilder
     name: str
-    kind: l2.Kind
     span: Span
     group: object
 
     def add_row(self, body: l2.Body, path: str) -> Row:
         """Adds the row to the kernel of this text."""
-        prototype = Prototype(self.kind, tuple(self.formals), body)
+        prototype = Prototype(tuple(self.formals), body)
         kernel = self.builder.kernel_of(prototype, self.name, self.span, self.group)
         return kernel.add_row(self.arrays, self.columns, path)
 
@@ -227,16 +225,16 @@ class ProgramBuilder:
         """So many a phase has, so far."""
         return len(self.phases.get(phase, ()))
 
-    def kernel(self, name: str, kind: l2.Kind, span: Span = NOWHERE, group: object = None) -> Draft:
+    def kernel(self, name: str, span: Span = NOWHERE, group: object = None) -> Draft:
         """A row that is to be declared; a kernel is named after its first row. Rows that run one after the other may
         say so by a `group`: no row of another group comes between them, though the text may be the same."""
-        return Draft(builder=self, name=name, kind=kind, span=span, group=group)
+        return Draft(builder=self, name=name, span=span, group=group)
 
     def kernel_of(self, prototype: Prototype, name: str, span: Span = NOWHERE, group: object = None) -> KernelRows:
         """The kernel of this text (and group)."""
         formals, body = prototype.formals, prototype.body
         none = l2.Rows(0, {}, {})
-        text = digest(l2.Kernel(name, prototype.kind, formals, body, none, self.order, span))
+        text = digest(l2.Kernel(name, formals, body, none, self.order, span))
         key = (text, group, *(f.name for f in formals))
         return self._of_text.get(key) or self._of_text.setdefault(key, self._add(prototype, name, span, 0))
 
@@ -266,12 +264,12 @@ class ProgramBuilder:
         tables: Mapping[str, str] = {}
         if self.lookups:
             formals, body, tables = with_tables(formals, body, self.precision)
-        if _reads_clock(body):
+        if any(WARMUP in refs(e) for e in body.expressions):
             formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
         formals = formals_read(formals, body)
         arrays: dict[str, list[str]] = {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)}
         scalars: dict[str, list[l2.ColumnValue]] = {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)}
-        made = KernelRows(self, name, Prototype(prototype.kind, formals, body), span, rank, tables, arrays, scalars)
+        made = KernelRows(self, name, Prototype(formals, body), span, rank, tables, arrays, scalars)
         self.kernels.append(made)
         return made
 
@@ -296,11 +294,11 @@ class ProgramBuilder:
                 scalars,
                 tuple(entry.paths),
             )
-            kernels.append(l2.Kernel(entry.name, prototype.kind, formals, body, rows, self.order, entry.span))
+            kernels.append(l2.Kernel(entry.name, formals, body, rows, self.order, entry.span))
         phases = tuple(
             l2.Phase(
                 name,
-                tuple(l2.KernelLaunch(number[x.kernel], x.lo, x.hi, x.every, x.offset) for x in items),
+                tuple(l2.Launch(number[x.kernel], x.lo, x.hi, x.every, x.offset) for x in items),
                 tuple(self.loops.get(name, ())),
             )
             for name, items in self.phases.items()
@@ -314,19 +312,3 @@ class ProgramBuilder:
             phases,
             self.constants,
         )
-
-
-def _reads_clock(body: l2.Body) -> bool:
-    """Whether statements read the clock."""
-    if isinstance(body, l2.Propagate):
-        statements = body.statements
-    elif isinstance(body, l2.Nest):
-        statements = body.statements
-        if any(WARMUP in refs(x) for x in body.terms):
-            return True
-    else:
-        return False
-    values = [
-        s.when if isinstance(s, l2.Emit) else s.value for s in statements if isinstance(s, l2.Assign | l2.Add | l2.Emit)
-    ]
-    return any(WARMUP in refs(value) for value in values)

@@ -215,7 +215,7 @@ def from_formula(
     names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
     scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
     names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
-    kernel = builder.kernel(f"{name}: initial value (formula)", l2.Kind.MAP, formula.span)
+    kernel = builder.kernel(f"{name}: initial value (formula)", formula.span)
     kernel.write("x", real, name)
     for k, user in enumerate(used):
         kernel.read(f"p{k}", real, arrays[user])
@@ -255,4 +255,4 @@ def _map(
         l2.ScalarFormal("n", DType.I64),
         *scalars,
     )
-    return Prototype(l2.Kind.MAP, formals, l2.Nest((l2.Dim("i", "n"),), (*before, l2.Assign("x", value))))
+    return Prototype(formals, l2.Nest((l2.Dim("i", "n"),), (*before, l2.Assign("x", value))))

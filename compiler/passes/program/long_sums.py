@@ -89,13 +89,13 @@ def _blocks(kernel: l2.Kernel, nest: l2.Nest) -> tuple[Ints, Ints]:
 
 def _relaunched(phase: l2.Phase, moved: list[list[tuple[int, Ints]]]) -> l2.Phase:
     """The launches of all kernels that have rows of one; a loop has those of all its launches."""
-    launches: list[l2.KernelLaunch] = []
+    launches: list[l2.Launch] = []
     places = [0]
     for x in phase.launches:
-        for kernel, rows in moved[x.kernel]:
+        for kernel, rows in moved[x.template]:
             lo, hi = np.searchsorted(rows, (x.lo, x.hi)).tolist()
             if lo < hi:
-                launches.append(replace(x, kernel=kernel, lo=lo, hi=hi))
+                launches.append(replace(x, template=kernel, lo=lo, hi=hi))
         places.append(len(launches))
     loops = tuple(replace(x, first=places[x.first], last=places[x.last]) for x in phase.loops)
     return l2.Phase(phase.name, tuple(launches), loops)

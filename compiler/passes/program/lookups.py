@@ -10,7 +10,7 @@ Does not: check names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
@@ -26,8 +26,7 @@ def with_tables(
     """The formals and the body of a kernel with an array for each table that it reads, and these by formal."""
     if not isinstance(body, l2.Nest | l2.Propagate):
         return formals, body, {}
-    expressions = tuple(_expressions(body))
-    tables = sorted({name for e in expressions for f in calls(e) if (name := called_table(f)) is not None})
+    tables = sorted({name for e in body.expressions for f in calls(e) if (name := called_table(f)) is not None})
     if not tables:
         return formals, body, {}
     bound: dict[str, str] = {name: derived(symbol(name), Way.TABLE) for name in tables}
@@ -39,12 +38,6 @@ def with_tables(
     more = (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.ByName()) for formal in bound.values())
     arrays = {formal: own_array(name, "table") for name, formal in bound.items()}
     return (*formals, *more), _rewritten(body, lambda e: rewrite(e, read)), arrays
-
-
-def _expressions(body: l2.Nest | l2.Propagate) -> Iterator[Expr]:
-    yield from (s.when if isinstance(s, l2.Emit) else s.value for s in body.statements)
-    if isinstance(body, l2.Nest):
-        yield from body.terms
 
 
 def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.Body:

@@ -68,7 +68,7 @@ def _with_units(kernels: Sequence[l2.Kernel], rows: l2.Rows, units: Mapping[str,
 
 def _phase(
     phase: l2.Phase, launches: Sequence[l2.Launch], join: Callable[[Sequence[l2.Launch]], Sequence[l2.Launch]]
-) -> l2.MergedPhase:
+) -> l2.Phase:
     """The phase with joined launches: none of a loop with one outside of it."""
     found: list[l2.Launch] = []
     loops = []
@@ -79,7 +79,7 @@ def _phase(
         found += join(launches[loop.first : loop.last])
         loops.append(replace(loop, first=first, last=len(found)))
         done = loop.last
-    return l2.MergedPhase(phase.name, (*found, *join(launches[done:])), loops=tuple(loops))
+    return replace(phase, launches=(*found, *join(launches[done:])), loops=tuple(loops))
 
 
 def merge(program: l2.Program) -> l2.Merged:
@@ -99,7 +99,6 @@ def merge(program: l2.Program) -> l2.Merged:
                 number,
                 first.name,
                 key,
-                first.kind,
                 _with_units(kernels, rows, units),
                 first.body,
                 first.order,
@@ -116,8 +115,8 @@ def merge(program: l2.Program) -> l2.Merged:
     for phase in program.phases:
         launches = []
         for item in phase.launches:
-            number, base = where[item.kernel]
-            launches.append(l2.Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
+            number, base = where[item.template]
+            launches.append(replace(item, template=number, lo=base + item.lo, hi=base + item.hi))
         phases.append(_phase(phase, launches, partial(joined, templates, tables, parts=parts)))
     return l2.Merged(
         program.name,

@@ -53,9 +53,7 @@ def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
     return found
 
 
-def _chained(
-    merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop, device: Target, pins: Pins, made: Chained
-) -> l2.Loop:
+def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, pins: Pins, made: Chained) -> l2.Loop:
     body = phase.launches[loop.first : loop.last]
     links = independence.links_of(body)
     if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
@@ -145,7 +143,7 @@ def _stage(panels: _Stage, sides: Mapping[str, tuple[int, int]]) -> spread_rnn.S
     return spread_rnn.Stage(outs, tuple(spread_rnn.Panel(len(matrices), terms) for terms, matrices in panels))
 
 
-def _subject(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch]) -> str:
+def _subject(merged: l2.Merged, phase: l2.Phase, links: Sequence[l2.Launch]) -> str:
     """What a decision calls a chain."""
     path = merged.tables[links[0].template].paths
     begin = path[links[0].lo] if path else merged.templates[links[0].template].name

@@ -181,4 +181,4 @@ def _prototype(d: _Text) -> Prototype:
     formals += [l2.ScalarFormal(c, d.real if c == "counts" else DType.I64) for c in d.columns if c not in known]
     events = l2.Events("spikes", "spike_count", "slots", "delay", "room")
     body = l2.Propagate(events, d.relation, (l2.Add(into, value, d.span),))
-    return Prototype(l2.Kind.PROPAGATE, tuple(formals), body)
+    return Prototype(tuple(formals), body)

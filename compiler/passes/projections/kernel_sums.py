@@ -42,8 +42,8 @@ def over_kernel(s: synapse_rows.Synapses, one: SynapseSum, text: SynapseKernel, 
     synapse_rows.at_synapses(s, at, text, found, "pre", None)
     synapse_rows.start_row(s, one, total, elements, start, at.then())
     steps = {"total": _gathered(s, one.op, held, total, elements), "each": _spread(s, held, total, found.extent)}
-    for turn, (step, (kind, formals, body, bound, columns)) in enumerate(steps.items(), 2):
-        k = synapse_rows.sum_kernel(s, one, f"{step} of", kind)
+    for turn, (step, (formals, body, bound, columns)) in enumerate(steps.items(), 2):
+        k = synapse_rows.sum_kernel(s, one, f"{step} of")
         k.include(formals, bound, columns)
         k.add_row(body, s.name).run(at.then(turn))
 
@@ -67,7 +67,7 @@ def _make_arrays(s: synapse_rows.Synapses, op: str) -> None:
     s.given(f"{name}_col", DType.I32, synapses)
 
 
-_Made = tuple[l2.Kind, tuple[l2.Formal, ...], l2.Body, dict[str, str], dict[str, l2.ColumnValue]]
+_Made = tuple[tuple[l2.Formal, ...], l2.Body, dict[str, str], dict[str, l2.ColumnValue]]
 
 
 def _gathered(s: synapse_rows.Synapses, op: str, held: str, total: str, elements: int) -> _Made:
@@ -82,7 +82,7 @@ def _gathered(s: synapse_rows.Synapses, op: str, held: str, total: str, elements
     joined: Expr = Ref("total") + Ref("value") if op in ("sum", "first") else Call(op, (Ref("total"), Ref("value")))
     body = l2.Propagate(l2.Every("n_pre"), l2.Csr("row", "col"), (l2.Assign("total", joined),), "pre", True)
     bound = {"row": s.array(f"{name}_row"), "col": s.array(f"{name}_col"), "value": held, "total": total}
-    return l2.Kind.PROPAGATE, formals, body, bound, {"n_pre": elements}
+    return formals, body, bound, {"n_pre": elements}
 
 
 def _spread(s: synapse_rows.Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
@@ -95,4 +95,4 @@ def _spread(s: synapse_rows.Synapses, held: str, total: str, size: int | l2.Size
     )
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("which", Ref("element")), l2.Assign("out", Ref("total"))))
     bound = {"element": s.array(ELEMENT), "total": total, "out": held}
-    return l2.Kind.MAP, formals, nest, bound, {"n": size}
+    return formals, nest, bound, {"n": size}

@@ -171,7 +171,7 @@ def count_of(link: Link, found: LoweredRelation, name: str) -> str:
     end = COUNTED[name]
     link.filled(name, DType.I64, ((link.pre if end == "pre" else link.post).size,))
     formal = "many"
-    k = link.builder.kernel(f"{array}: number of synapses", l2.Kind.PROPAGATE, link.projection.span)
+    k = link.builder.kernel(f"{array}: number of synapses", link.projection.span)
     k.include(found.formals, found.arrays, found.columns)
     k.accumulate(formal, DType.I64, array, l2.At(end))
     k.column("n_pre", link.pre.size)
@@ -200,7 +200,7 @@ def _fill_placed(
     counted, held = counted_formals(link, found, counts)
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))
-    k = builder.kernel(f"{array}: initial value (by place)", l2.Kind.PROPAGATE, value.span)
+    k = builder.kernel(f"{array}: initial value (by place)", value.span)
     k.include(found.formals, found.arrays, found.columns)
     k.write(target, whole or real, array, l2.At("syn"))
     k.include(counted, held, {})

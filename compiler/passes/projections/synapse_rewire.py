@@ -66,14 +66,13 @@ def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
 def _row(
     s: Synapses,
     what: str,
-    kind: l2.Kind,
     formals: tuple[l2.Formal, ...],
     body: l2.Connect | l2.Nest,
     arrays: dict[str, str],
     columns: dict[str, l2.ColumnValue],
     at: Place,
 ) -> None:
-    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.cell.number, at.part, at.turn))
+    k = s.builder.kernel(f"{s.name}: {what}", s.projection.span, (s.cell.number, at.part, at.turn))
     k.include(formals, arrays, columns)
     k.add_row(body, s.name).run(at)
 
@@ -97,7 +96,7 @@ def _drawn_ends(s: Synapses, one: NewSynapses, at: Place) -> None:
     )
     bound = {"row": kept.row, "col": kept.col, "gone": own_array(s.name, GONE)}
     body = l2.Connect("rewire", "rewire")
-    _row(s, "new ends", l2.Kind.CONNECT, formals, body, bound, columns, at)
+    _row(s, "new ends", formals, body, bound, columns, at)
 
 
 def _transpose(s: Synapses, at: Place) -> None:
@@ -112,7 +111,7 @@ def _transpose(s: Synapses, at: Place) -> None:
         out = (l2.ArrayFormal("out", dtype, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
         nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Num(0)),))
         called = f"zero {array.removeprefix(s.array(''))}"
-        _row(s, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, at)
+        _row(s, called, out, nest, {"out": array}, {"n": size}, at)
     arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
     arrays["to_filled"] = other.filled
     columns: dict[str, l2.ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
@@ -126,7 +125,7 @@ def _transpose(s: Synapses, at: Place) -> None:
     for number, (rule, stage, formals, known, values) in enumerate(steps, 1):
         bound = {f.name: known[f.name] for f in formals if isinstance(f, l2.ArrayFormal)}
         called, body = f"{stage} synapses by {by} again", l2.Connect(rule, stage)
-        _row(s, called, l2.Kind.CONNECT, formals, body, bound, values, at.then(number))
+        _row(s, called, formals, body, bound, values, at.then(number))
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -208,25 +208,23 @@ class _Occasion:
     variant: Final[int]
     formals: Final[tuple[l2.Formal, ...]]
     form: Final[l2.Relation | l2.Body]
-    kind: Final[l2.Kind] = field(compare=False)
     body: Final[l2.Body] = field(compare=False)
 
     def prototype(self) -> Prototype:
-        return Prototype(self.kind, self.formals, self.body)
+        return Prototype(self.formals, self.body)
 
 
 def _row(
     s: Synapses,
     at: Place,
     text: SynapseKernel,
-    kind: l2.Kind,
     signature: Signature,
     body: l2.Body,
     join: bool = True,
 ) -> None:
     formals = tuple(signature.formals)
     form = body.relation if isinstance(body, l2.Propagate) else body
-    text_of = _Occasion(s.cell.number, text.what, text.variant, formals, form, kind, body)
+    text_of = _Occasion(s.cell.number, text.what, text.variant, formals, form, body)
     title, span = f"{s.name}: {text.what} ({s.cell.definition.name})", s.cell.definition.span
     kernel = s.builder.rows_of(_Occasion.prototype, title, span, 0, text_of)
     kernel.add_row(signature.arrays, signature.columns, s.name).run(at, join)
@@ -265,7 +263,7 @@ def at_synapses(
     if age is not None:
         signature.column("age", age)
     body = l2.Propagate(events, found.relation, text.statements, by, gather)
-    _row(s, at, text, l2.Kind.PROPAGATE, signature, body, join and age is None)
+    _row(s, at, text, signature, body, join and age is None)
 
 
 def _worked_out(
@@ -310,7 +308,7 @@ def at_neurons(s: Synapses, at: Place, text: SynapseKernel, end: str, happening:
         bound = {"spikes": happening.spikes, "spike_count": happening.count}
         signature = _signature(s, text, EVENT_FORMALS, bound, access)
         events = _events(s, happening, signature)
-    _row(s, at, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
+    _row(s, at, text, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
 
 def at_all(
@@ -335,7 +333,7 @@ def at_all(
         signature.column("slots", happening.slots)
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", size)
-    _row(s, at, text, l2.Kind.MAP, signature, l2.Nest(FLAT, statements))
+    _row(s, at, text, signature, l2.Nest(FLAT, statements))
 
 
 def take_delivered(s: Synapses, one: Arrival) -> None:
@@ -345,7 +343,7 @@ def take_delivered(s: Synapses, one: Arrival) -> None:
     at, span = f"{s.name}.{end}", s.cell.definition.span
     array = l2.Array(delivered_name(at, variable), DType.I64 if fixed else real, (size,), Role.STATE, span=span)
     s.builder.array(array)
-    k = s.builder.kernel(f"{s.name}: what arrives in {end}.{variable}", l2.Kind.MAP, span)
+    k = s.builder.kernel(f"{s.name}: what arrives in {end}.{variable}", span)
     k.update("held", real, s.arrays[one.name].array)
     k.update("delivered", array.dtype, array.name)
     k.column("n", size)
@@ -363,15 +361,15 @@ def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
     s.builder.vector(name, s.builder.precision, size, Role.WORK, span=s.cell.definition.span)
 
 
-def sum_kernel(s: Synapses, one: SynapseSum, what: str, kind: l2.Kind) -> Draft:
+def sum_kernel(s: Synapses, one: SynapseSum, what: str) -> Draft:
     """A row of a sum that is to be declared."""
     d, group = s.cell.definition, (s.cell.number, one.what, one.name)
-    return s.builder.kernel(f"{s.name}: {what} {printed(one.name)} ({d.name})", kind, d.span, group)
+    return s.builder.kernel(f"{s.name}: {what} {printed(one.name)} ({d.name})", d.span, group)
 
 
 def start_row(s: Synapses, one: SynapseSum, array: str, size: int | l2.SizeOf, start: float, at: Place) -> None:
     """The row that gives the elements of a sum their initial value."""
-    k = sum_kernel(s, one, "start of", l2.Kind.MAP)
+    k = sum_kernel(s, one, "start of")
     k.write("out", s.builder.precision, array)
     k.column("n", size)
     k.column("start", start, s.builder.precision)

@@ -37,7 +37,7 @@ def transpose(s: Synapses, other: l0.Projection, one: l0.Transpose, at: Place) -
         (l2.ELEMENT, l2.ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (l2.ELEMENT, _AT)
     )
     name = f"{s.name}: {model_name(one.target)} from the transpose of {one.projection}.{one.variable}"
-    k = s.builder.kernel(name, l2.Kind.MAP, one.span)
+    k = s.builder.kernel(name, one.span)
     k.write("w", real, bound["w"], access[0])
     k.read("other", real, bound["other"], access[1])
     k.include(formals, bound, columns)

@@ -102,7 +102,7 @@ def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     held = steps_array(s, own_array(s.name, "exists"), "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
     value = Cond(chance < Ref("occupied"), Num(1), Num(0))
-    k = s.builder.kernel(f"{s.name}: occupied places", l2.Kind.MAP, s.projection.span)
+    k = s.builder.kernel(f"{s.name}: occupied places", s.projection.span)
     k.write("exists", DType.I32, held.array)
     k.column("n", extent)
     k.column("occupied", s.member.occupied, s.builder.precision)

@@ -233,7 +233,7 @@ def _prototype(rule: str, stage: str, probability: Expr | None, more: tuple[l2.F
         formals = TRANSPOSE[stage]
     else:
         formals = (*_MADE[stage], *_drawn(RULE[rule], more))
-    return Prototype(l2.Kind.CONNECT, formals, l2.Connect(rule, stage, probability))
+    return Prototype(formals, l2.Connect(rule, stage, probability))
 
 
 def _drawing_of(link: Link) -> Drawing:
@@ -304,7 +304,7 @@ def _draw_part(link: Link) -> None:
 
 def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n: int) -> None:
     """`<stored>'<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
-    k = link.builder.kernel(f"{link.stored}: {made} of all neurons", l2.Kind.PROPAGATE, link.projection.span)
+    k = link.builder.kernel(f"{link.stored}: {made} of all neurons", link.projection.span)
     k.include(CSR[:2], {f.name: arrays[f.name] for f in CSR[:2]}, {})
     k.read("whole", dtype, arrays["whole"], l2.At("post"))
     k.write("made", dtype, link.array(made), l2.At("syn"))
