@@ -8,16 +8,10 @@ Does not: render.
 from __future__ import annotations
 
 from compiler.core.diagnostics import CodedError
-from compiler.core.source import Span
 
 
 class BackendError(CodedError):
-    """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
-
-    def __init__(
-        self, code: str, message: str, help: str | None = None, exit_code: int = 4, span: Span | None = None
-    ) -> None:
-        super().__init__(code, message, help, exit_code, span)
+    """A tool is missing, code generation or the compiler failed, or the device did."""
 
 
 class NoAlgorithm(BackendError):
@@ -25,5 +19,5 @@ class NoAlgorithm(BackendError):
 
     def __init__(self, phase: str, message: str) -> None:
         help = "`netloom tune` takes another candidate; `--no-lock` runs without a library"
-        super().__init__("E0924", message, help, exit_code=5)
+        super().__init__("E0924", message, help)
         self.phase = phase

@@ -81,7 +81,7 @@ def backend(name: str, device: int = 0, check: bool = False, arch: str | None = 
         hint = f"write `{other}`" if other else did_you_mean(name, TARGETS) or f"the targets are {known}"
         raise BackendError("E0907", f"there is no target `{name}`", hint, exit_code=2)
     if (missing := target.missing()) is not None:
-        raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", exit_code=3)
+        raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}")
     cls = getattr(importlib.import_module(target.module), target.cls)
     if target.architectures:
         return cast(Backend, cls(device, check, arch=arch))

@@ -86,8 +86,7 @@ def build(
         files = build_standalone(where, chosen, flag("embed", embed), size or 1, named).files
         return BuildResult(files[0].parent, files[0], False, {})
     if flag("embed", embed) or size is not None or named or chosen.weights is not None:
-        message = "`weights`, `embed`, `batch` and `layers` of a build go with `standalone`"
-        raise RunError("E0912", message, exit_code=2)
+        raise RunError("E0912", "`weights`, `embed`, `batch` and `layers` of a build go with `standalone`")
     from compiler.runtime.build import build_model
 
     return build_model(where, chosen)[0]

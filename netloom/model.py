@@ -175,7 +175,7 @@ class Model:
             fields["validation"] = validation
         if data is None:
             if held is not None:
-                raise RunError("E0912", "arrays for `validation` go with arrays as `data`", exit_code=2)
+                raise RunError("E0912", "arrays for `validation` go with arrays as `data`")
             result = self._run(target, fields, shown)
         else:
             from netloom.samples import write_samples

@@ -139,8 +139,7 @@ class RunResult(Finished):
         there = [name for name, (_, file) in tables.items() if self._recorded(file)]
         wanted = there[0] if table is None and there else table
         if wanted not in there:
-            help = f"it has {', '.join(there)}"
-            raise RunError("E0912", f"this run has no table `{wanted}`", help, exit_code=2)
+            raise RunError("E0912", f"this run has no table `{wanted}`", f"it has {', '.join(there)}")
         return frame(tables[wanted][0]())
 
     def _spike_rows(self) -> dict[str, Values]:
@@ -259,7 +258,7 @@ class RunResult(Finished):
         with drawing(chosen.look.style):
             figure = figure_of(self.folder, model, chosen, (window[0], window[1]) if window else None)
         if figure is None:
-            raise RunError("E0912", f"this run has nothing to draw as `{chosen.kind}`", exit_code=2)
+            raise RunError("E0912", f"this run has nothing to draw as `{chosen.kind}`")
         return figure
 
     def _usual(self) -> str:

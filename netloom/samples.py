@@ -48,13 +48,13 @@ def write_samples(data: Arrays | Batches, validation: Arrays | None, folder: Pat
         return Written(path, last)
     if not isinstance(data, Iterable):
         message = f"`data` is arrays by input, or an iterable of batches of them, not {type(data).__name__}"
-        raise RunError("E0912", message, exit_code=2)
+        raise RunError("E0912", message)
     if validation is not None:
         data = _chained(data, _arrays(validation, "`validation`"))
     counts = _spool(data, path)
     last = 0 if validation is None else len(next(iter(_arrays(validation, "`validation`").values())))
     if not counts:
-        raise RunError("E0917", "the iterator gave no batch", exit_code=2)
+        raise RunError("E0917", "the iterator gave no batch")
     return Written(path, last)
 
 
@@ -65,17 +65,16 @@ def _chained(batches: Batches, held: Mapping[str, npt.NDArray[Any]]) -> Iterator
 
 def _arrays(given: Arrays, what: str) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(given, Mapping):
-        message = f"{what} must be arrays by input, such as {{'image': x}}, not {type(given).__name__}"
-        raise RunError("E0912", message, exit_code=2)
+        raise RunError("E0912", f"{what} must be arrays by input, such as {{'image': x}}, not {type(given).__name__}")
     out: dict[str, npt.NDArray[Any]] = {}
     for name, values in given.items():
         try:
             array = np.asarray(values)
         except (ValueError, TypeError) as error:
-            raise RunError("E0917", f"`{name}` of {what} is no array: {error}", exit_code=2) from None
+            raise RunError("E0917", f"`{name}` of {what} is no array: {error}") from None
         if array.dtype == object or array.ndim == 0:
             message = f"`{name}` of {what} is no array of numbers with one entry per sample"
-            raise RunError("E0917", message, "all samples have the same shape", exit_code=2)
+            raise RunError("E0917", message, "all samples have the same shape")
         out[str(name)] = array
     return out
 
@@ -85,7 +84,7 @@ def _one_length(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         lengths = {name: len(a) for name, a in part.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{n} of `{k}`" for k, n in lengths.items())
-            raise RunError("E0917", f"the arrays have different numbers of samples: {listed}", exit_code=2)
+            raise RunError("E0917", f"the arrays have different numbers of samples: {listed}")
 
 
 def _same(first: Mapping[str, npt.NDArray[Any]], other: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
@@ -93,10 +92,10 @@ def _same(first: Mapping[str, npt.NDArray[Any]], other: Mapping[str, npt.NDArray
     for name in (*first, *other):
         if name not in first or name not in other:
             where = "`validation`" if name in first else "the data"
-            raise RunError("E0917", f"{where} has no array `{name}`", exit_code=2)
+            raise RunError("E0917", f"{where} has no array `{name}`")
         if first[name].shape[1:] != other[name].shape[1:]:
             message = f"`{name}` has samples of shape {list(first[name].shape[1:])}, "
-            raise RunError("E0917", message + f"those for validation {list(other[name].shape[1:])}", exit_code=2)
+            raise RunError("E0917", message + f"those for validation {list(other[name].shape[1:])}")
     return tuple(first)
 
 
@@ -112,13 +111,12 @@ def _spool(batches: Batches, path: Path) -> int:
             files = {n: path.parent / f"part-{k}" for k, n in enumerate(kinds)}
         sizes = {len(a) for a in arrays.values()}
         if arrays.keys() != kinds.keys() or len(sizes) != 1:
-            message = "the batches of an iterator must hold the same arrays, of one length in a batch"
-            raise RunError("E0917", message, exit_code=2)
+            raise RunError("E0917", "the batches of an iterator must hold the same arrays, of one length in a batch")
         for name, array in arrays.items():
             dtype, shape = kinds[name]
             if array.shape[1:] != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
                 message = f"`{name}` of a later batch has samples of shape {list(array.shape[1:])} ({array.dtype}), "
-                raise RunError("E0917", message + f"the first one {list(shape)} ({dtype})", exit_code=2)
+                raise RunError("E0917", message + f"the first one {list(shape)} ({dtype})")
             with files[name].open("ab") as stream:
                 stream.write(np.ascontiguousarray(array, dtype).tobytes())
         count += sizes.pop()

@@ -115,7 +115,7 @@ def no_text(template: l2.Template, language: str, e: PrintError) -> BackendError
     """E0903: a kernel that a target cannot express."""
     where = e.span if e.span is not NOWHERE else template.span
     at = f" ({where})" if where is not NOWHERE else ""
-    return BackendError("E0903", f"`{template.name}` has no {language} text: {e.message}{at}", exit_code=4)
+    return BackendError("E0903", f"`{template.name}` has no {language} text: {e.message}{at}")
 
 
 def fixed_order(program: l2.Merged) -> bool:
@@ -134,5 +134,4 @@ def refused(compiler: str, said: str, error: str, spans: Mapping[int, Span]) -> 
         "E0902",
         f"{compiler} refused the generated code{where}:\n{shown}",
         "this is a fault of the code generator unless the compiler's installation is broken: please report it",
-        exit_code=4,
     )

@@ -39,12 +39,12 @@ def device_of(number: int) -> Any:
     not work."""
     found = devices()
     if not found:
-        raise BackendError("E0947", "there is no OpenCL device", EXTRA, exit_code=3)
+        raise BackendError("E0947", "there is no OpenCL device", EXTRA)
     if number >= len(found):
         names = ", ".join(f"{n}: {name_of(d)}" for n, d in enumerate(found))
-        raise BackendError("E0947", f"there is no OpenCL device {number}", f"there are {names}", exit_code=3)
+        raise BackendError("E0947", f"there is no OpenCL device {number}", f"there are {names}")
     if (error := probe(found[number]).error) is not None:
-        raise BackendError("E0950", f"{name_of(found[number])} compiles nothing: {error}", _way_out(found, error), 3)
+        raise BackendError("E0950", f"{name_of(found[number])} compiles nothing: {error}", _way_out(found, error))
     return found[number]
 
 
@@ -92,7 +92,7 @@ def check(device: Any, needs: frozenset[str]) -> None:
         need = next(n for n in ("double", "atomics", "order") if n in needs and lacks(device, {n}))
         ways = f"{_HELPS[need]} may do without; " if need in _HELPS else ""
         help = f"{ways}`--target cpu` runs every model; `netloom doctor` lists the devices"
-        raise BackendError("E0948", f"the device {name_of(device)} lacks {what}, which this model needs", help, 3)
+        raise BackendError("E0948", f"the device {name_of(device)} lacks {what}, which this model needs", help)
 
 
 def doctor() -> tuple[tuple[str, str], ...]:

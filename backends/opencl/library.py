@@ -45,7 +45,7 @@ def library() -> Any:
     try:
         import pyopencl
     except ImportError as e:
-        raise BackendError("E0947", f"PyOpenCL cannot be used: {e}", EXTRA, exit_code=3) from None
+        raise BackendError("E0947", f"PyOpenCL cannot be used: {e}", EXTRA) from None
     return pyopencl
 
 

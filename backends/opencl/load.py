@@ -135,7 +135,7 @@ class OpenclInstance(PlacedInstance):
             bill = sorted(self.placement.arena_bytes.items(), key=lambda x: -x[1])
             what = f"{bytes_text(size)} are needed, a buffer of {name_of(self._device)} has at most {bytes_text(room)}"
             needed = ", ".join(f"{role} {bytes_text(n)}" for role, n in bill if n > 0)
-            raise BackendError("E0905", f"the device's memory is too small: {what}", f"needed: {needed}", 5) from None
+            raise BackendError("E0905", f"the device's memory is too small: {what}", f"needed: {needed}") from None
 
     def _span(self, name: str) -> tuple[int, int]:
         """Where an array begins in the buffer, and its number of elements. Raises KeyError."""
@@ -192,7 +192,7 @@ class OpenclInstance(PlacedInstance):
                 if (now - step) % TOGETHER == TOGETHER - 1:
                     queue.finish()
         except self._cl.Error as e:
-            raise BackendError("E0949", f"{label} failed on {name_of(self._device)}: {e}", CHECK, 5) from None
+            raise BackendError("E0949", f"{label} failed on {name_of(self._device)}: {e}", CHECK) from None
 
     def _room(self, phase: str) -> int | None:
         """How many steps fit into every record buffer; None: there is none. Raises BackendError (E0906) when one has
@@ -203,7 +203,7 @@ class OpenclInstance(PlacedInstance):
         state = np.empty(2, np.int64)
         self._cl.enqueue_copy(self._queue, state, self._state)
         if state[1]:
-            raise BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+            raise BackendError("E0906", "a record buffer was not drained in time")
         return min((room - int(self._get(used)[0])) // most * every for used, room, most, every in buffers)
 
     def run(self, phase: str, first_step: int, steps: int) -> int:

@@ -30,5 +30,5 @@ def lsp(
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         message = "the language server needs the package `pygls`, which is not installed"
-        raise RunError("E0938", message, "pip install 'netloom[lsp]'", exit_code=3) from None
+        raise RunError("E0938", message, "pip install 'netloom[lsp]'") from None
     serve(port)

@@ -97,7 +97,7 @@ def plot(
     for wanted in only or ():
         if wanted not in kinds:
             help = f"its `plots` are {', '.join(sorted(kinds))}" if kinds else "its model has no `plots`"
-            raise RunError("E0912", f"`{run}` has no plot `{wanted}`", help, exit_code=2)
+            raise RunError("E0912", f"`{run}` has no plot `{wanted}`", help)
     for suffix in image or ():
         if suffix not in IMAGES:
             raise typer.BadParameter(f"`{suffix}` is not one of {', '.join(IMAGES)}", param_hint="--image")

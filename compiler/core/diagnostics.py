@@ -10,10 +10,11 @@ Does not: print, colour or exit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from compiler.core.source import Span
@@ -140,14 +141,33 @@ class ModelError(NetloomError):
         return render(self.diagnostics, "human").rstrip("\n")
 
 
-class CodedError(NetloomError):
-    """An error of a run or a tool. `exit_code`: of the command line; `span`: the place in the model file of what the
-    message names, if it has one; `str` is the text that the command line prints."""
+EXIT_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        code: number
+        for number, codes in (
+            (1, "E0910 E0914 E0918"),
+            (2, "E0909 E0911 E0912 E0913 E0915 E0916 E0917 E0919 E0925 E0927 E0935 E0940"),
+            (3, "E0901 E0907 E0921 E0922 E0923 E0938 E0939 E0941 E0942 E0943 E0946 E0947 E0948 E0950"),
+            (4, "E0902 E0903 E0904"),
+            (5, "E0905 E0906 E0908 E0924 E0930 E0949 E0951"),
+        )
+        for code in codes.split()
+    }
+)
+"""Of the command line, by the code of an error of a run or a tool. 1: the model is invalid; 2: the request is; 3: a
+tool or target is missing; 4: code generation or a compiler failed; 5: the run or the device did."""
 
-    def __init__(self, code: str, message: str, help: str | None, exit_code: int, span: Span | None = None) -> None:
-        super().__init__(code, message, help, exit_code, span)
-        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
-        self.span = span
+
+class CodedError(NetloomError):
+    """An error of a run or a tool. `exit_code`: of the command line (default: that of EXIT_CODES); `span`: the place in
+    the model file of what the message names, if it has one; `str` is the text that the command line prints."""
+
+    def __init__(
+        self, code: str, message: str, help: str | None = None, span: Span | None = None, exit_code: int | None = None
+    ) -> None:
+        super().__init__(code, message, help, span, exit_code)
+        self.code, self.message, self.help, self.span = code, message, help, span
+        self.exit_code = EXIT_CODES[code] if exit_code is None else exit_code
 
     def __str__(self) -> str:
         from compiler.core.render import complaint
@@ -195,13 +215,8 @@ def _cut(text: str) -> str:
 
 
 class RunError(CodedError):
-    """A run cannot continue. exit_code 5: it failed, numerically or because something cannot be written; 2: the
-    request is invalid."""
-
-    def __init__(
-        self, code: str, message: str, help: str | None = None, exit_code: int = 5, span: Span | None = None
-    ) -> None:
-        super().__init__(code, message, help, exit_code, span)
+    """A run cannot continue: it failed, numerically or because something cannot be written, or the request is
+    invalid."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -180,7 +180,7 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
     try:
         if _locked(fd) is False:
             message = f"another process works in `{folder}`, which holds {what}"
-            raise RunError("E0940", message, "wait until it ends, or choose another folder with `--out`", exit_code=2)
+            raise RunError("E0940", message, "wait until it ends, or choose another folder with `--out`")
         yield
     finally:
         os.close(fd)

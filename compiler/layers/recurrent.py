@@ -247,7 +247,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
     if context.flag(layer, "mask"):
         message = f"the layer `{layer.name}` has a `mask`, which the operator {layer.kind.upper()} has not"
         raise RunError(
-            "E0918", message, "leave out the `mask` for a file of sequences that are all of full length", 1, layer.span
+            "E0918", message, "leave out the `mask` for a file of sequences that are all of full length", layer.span
         )
     g, units = w.graph, layer.attr("units")
     assert isinstance(units, int)

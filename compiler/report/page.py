@@ -244,7 +244,7 @@ def _sweep(folder: Path) -> str:
     with (folder / "sweep.csv").open(encoding="utf-8", newline="") as stream:
         rows = [dict(r) for r in csv.DictReader(stream)]
     if not rows:
-        raise RunError("E0916", f"`{folder}/sweep.csv` holds no trial", exit_code=2)
+        raise RunError("E0916", f"`{folder}/sweep.csv` holds no trial")
     swept = [n for n in rows[0] if n.startswith("set.")]
     fixed = {"trial", "seed", "status", "seconds", "message", *swept}
     results = [n for n in rows[0] if n not in fixed and not n.startswith("spikes.")]

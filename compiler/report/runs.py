@@ -73,7 +73,7 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
     found: list[Run] = []
     for folder in folders:
         if not folder.is_dir():
-            raise RunError("E0916", f"there is no folder `{folder}`", exit_code=2)
+            raise RunError("E0916", f"there is no folder `{folder}`")
         inside = [folder] if (folder / "run.json").is_file() else sorted(folder.glob("*/run.json"))
         for path in inside:
             place = path if path.is_dir() else path.parent
@@ -110,7 +110,7 @@ def ordered(runs: Sequence[Run], by: str) -> list[Run]:
 def _refuse_unknown(runs: Sequence[Run], name: str) -> None:
     if runs and all(value_of(run, name) is None for run in runs):
         known = {n: None for r in runs for n in (*OWN, *r.results, *r.settings, *(r.record.get("params") or {}))}
-        raise RunError("E0912", f"no run has `{name}`", did_you_mean(name, known), exit_code=2)
+        raise RunError("E0912", f"no run has `{name}`", did_you_mean(name, known))
 
 
 def _condition(text: str) -> tuple[str, str, str]:
@@ -118,8 +118,7 @@ def _condition(text: str) -> tuple[str, str, str]:
         name, found, value = text.partition(sign)
         if found and name.strip() and value.strip():
             return name.strip(), sign, value.strip()
-    help = "for example `--filter status=ok` or `--filter 'rate.exc>5'`"
-    raise RunError("E0912", f"`{text}` is no condition", help, exit_code=2)
+    raise RunError("E0912", f"`{text}` is no condition", "for example `--filter status=ok` or `--filter 'rate.exc>5'`")
 
 
 def value_of(run: Run, name: str) -> Any:

@@ -36,7 +36,7 @@ def require_tensorboard() -> Any:
         if error.name != "tensorboardX":
             raise
         message = "`--tensorboard` needs the package `tensorboardX`, which is not installed"
-        raise RunError("E0943", message, "pip install 'netloom[tensorboard]'", exit_code=3) from None
+        raise RunError("E0943", message, "pip install 'netloom[tensorboard]'") from None
     return tensorboardX
 
 

@@ -189,9 +189,9 @@ def refuse_options(options: Options) -> None:
         ("arch", options.arch, target.architectures),
     ):
         if given is not None and not has:
-            raise RunError("E0912", f"the target `{target.name}` has no --{name}", exit_code=2)
+            raise RunError("E0912", f"the target `{target.name}` has no --{name}")
     if options.portable and target.name != "cpu":
-        raise RunError("E0912", f"the target `{target.name}` has no --portable", exit_code=2)
+        raise RunError("E0912", f"the target `{target.name}` has no --portable")
 
 
 def with_options(model: l0.Model, options: Options) -> l0.Model:
@@ -208,20 +208,20 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
         train = replace(train, seed=options.seed) if train is not None else None
     if options.duration is not None:
         if simulate is None:
-            raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
+            raise RunError("E0912", "--duration is for models with `simulate`")
         if model.in_trials:
             message = "--duration would change the length of a trial, and with it the shape of what the network reads"
-            raise RunError("E0912", message, "change `duration` of `simulate` in the file", exit_code=2)
+            raise RunError("E0912", message, "change `duration` of `simulate` in the file")
         simulate = replace(simulate, steps=whole_steps(options.duration, simulate.dt, simulate.warmup))
     if options.freeze:
         if simulate is None:
-            raise RunError("E0912", "--freeze is for models with `simulate`", exit_code=2)
+            raise RunError("E0912", "--freeze is for models with `simulate`")
         simulate = replace(simulate, freeze=_frozen(options.freeze, model))
     if options.epochs is not None:
         if train is None:
-            raise RunError("E0912", "--epochs is for models with `train`", exit_code=2)
+            raise RunError("E0912", "--epochs is for models with `train`")
         if options.epochs < 1:
-            raise RunError("E0912", "--epochs is at least 1", exit_code=2)
+            raise RunError("E0912", "--epochs is at least 1")
         train = replace(train, epochs=options.epochs)
     return replace(model, numerics=numerics, simulate=simulate, train=train)
 
@@ -231,10 +231,10 @@ def refuse_mixed(model: l0.Model, numerics: l0.Numerics) -> None:
     if numerics.precision != "mixed":
         return
     if model.network is None:
-        raise RunError("E0912", "--precision mixed is for models with a `network`", exit_code=2)
+        raise RunError("E0912", "--precision mixed is for models with a `network`")
     if numerics.order == "bitwise":
         help = "use --order reproducible, or --precision float32"
-        raise RunError("E0912", "`precision: mixed` has no bitwise order of sums", help, exit_code=2)
+        raise RunError("E0912", "`precision: mixed` has no bitwise order of sums", help)
 
 
 def with_samples(model: l0.Model, options: Options) -> l0.Model:
@@ -243,7 +243,7 @@ def with_samples(model: l0.Model, options: Options) -> l0.Model:
         return model
     train, network = model.train, model.network
     if train is None or network is None:
-        raise RunError("E0912", "--data and --validation are for models with `train`", exit_code=2)
+        raise RunError("E0912", "--data and --validation are for models with `train`")
     data = train.data
     if options.data is not None:
         read = {name for name, _, _ in data.arrays}
@@ -264,7 +264,7 @@ def _frozen(names: tuple[str, ...], model: l0.Model) -> tuple[str, ...]:
     for name in names:
         if name not in plastic:
             help = did_you_mean(name, ("learning", *plastic)) or "write `--freeze learning`, or a projection's name"
-            raise RunError("E0912", f"`--freeze {name}`: no projection with a synapse has this name", help, 2)
+            raise RunError("E0912", f"`--freeze {name}`: no projection with a synapse has this name", help)
     return names
 
 
@@ -272,17 +272,16 @@ def whole_steps(duration: str, dt: float, warmup: int) -> int:
     """A duration such as "2 s" in whole steps, behind a warm-up. Raises RunError (E0912)."""
     time = _milliseconds(duration)
     if time is None or time < 0:
-        raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'", exit_code=2)
+        raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'")
     if time / dt + warmup > l0.MOST_STEPS:
         message = f"{duration} (and the warm-up) in steps of {dt:g} ms are more than {l0.MOST_STEPS:,} steps"
-        raise RunError("E0912", message, f"the longest duration is {(l0.MOST_STEPS - warmup) * dt:g} ms", exit_code=2)
+        raise RunError("E0912", message, f"the longest duration is {(l0.MOST_STEPS - warmup) * dt:g} ms")
     steps = round(time / dt)
     if abs(steps * dt - time) > 1e-9 * max(time, dt):
         raise RunError(
             "E0912",
             f"{duration} is not a whole number of steps of {dt:g} ms",
             f"the nearest are {steps * dt:g} ms and {(steps + (1 if steps * dt < time else -1)) * dt:g} ms",
-            exit_code=2,
         )
     return steps
 

@@ -124,4 +124,4 @@ def refuse_many(steps: int, batches: int, epochs: int, kept: int) -> None:
     """RunError (E0912) where a training has more steps than a simulation can count."""
     if (kept + epochs * batches) * steps > l0.MOST_STEPS:
         message = f"{epochs:,} epochs of {batches:,} trials are more than {l0.MOST_STEPS:,} steps"
-        raise RunError("E0912", message, "give fewer epochs, larger batches or shorter trials", exit_code=2)
+        raise RunError("E0912", message, "give fewer epochs, larger batches or shorter trials")

@@ -151,7 +151,7 @@ def tune_model(
     model, forked = _forked(model, options, wishes, timer, before, goes_on)
     found = selected(wishes.only, model.sites, workspace, model.forks)
     if not found and not forked:
-        raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
+        raise RunError("E0912", "the model has no contraction that can be computed in several ways")
     chosen = options.backend_options()
     bench = Bench(model.precision, model.order, model.backend, chosen, wishes.rounds, timer, model.capabilities)
     results = _measured(found, bench, watch, goes_on)
@@ -242,17 +242,15 @@ def _warning(message: str, span: Span) -> Diagnostic:
 def _opened(path: Path, options: Options, wishes: Wishes) -> _Model:
     refuse_options(options)
     if wishes.batch is not None and wishes.batch < 1:
-        raise RunError("E0912", "--batch is at least 1", exit_code=2)
+        raise RunError("E0912", "--batch is at least 1")
     model, warnings = load_checked(path, options, Times())
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     if not backend.capabilities.strategies:
-        raise RunError("E0912", f"the target `{options.target}` has one way to compute a contraction", exit_code=2)
+        raise RunError("E0912", f"the target `{options.target}` has one way to compute a contraction")
     if model.numerics.order == l2.Order.BITWISE.value:
-        raise RunError(
-            "E0912", "with order bitwise every sum has its declared order: there is nothing to choose", exit_code=2
-        )
+        raise RunError("E0912", "with order bitwise every sum has its declared order: there is nothing to choose")
     if model.network is None:
-        raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
+        raise RunError("E0912", "the model has no contraction that can be computed in several ways")
     lock = locked(lock_path(path), options, backend)
     plain = _uncorrected(lock.capabilities)
     parts = []

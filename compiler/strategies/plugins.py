@@ -61,5 +61,4 @@ def _refused(entry: EntryPoint, why: str) -> RunError:
         "E0946",
         f"the strategy `{entry.name}`{package} cannot be used: {why}",
         "uninstall the package, or another version of it",
-        exit_code=3,
     )

@@ -47,12 +47,11 @@ class Where:
 def where(scheduler: str | None, cluster: str | None, workers: int) -> Where | None:
     """Where trials run beside this machine; None: here. Raises RunError (E0912, exit 2)."""
     if scheduler is not None and cluster is not None:
-        raise RunError("E0912", "`scheduler` and `cluster` exclude each other", exit_code=2)
+        raise RunError("E0912", "`scheduler` and `cluster` exclude each other")
     if cluster is not None:
         kind, _, hosts = cluster.partition(":")
         if kind not in KINDS or (kind == "ssh") is not bool(hosts.strip(", ")):
-            help = "write `slurm`, `pbs` or `ssh:host1,host2`"
-            raise RunError("E0912", f"there is no cluster `{cluster}`", help, exit_code=2)
+            raise RunError("E0912", f"there is no cluster `{cluster}`", "write `slurm`, `pbs` or `ssh:host1,host2`")
     return None if scheduler is None and cluster is None else Where(scheduler, cluster, workers)
 
 
@@ -123,7 +122,7 @@ def _client(address: Any) -> Any:
         return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         help = "start one with `dask scheduler`, and workers with `dask worker ADDRESS --nthreads 1`"
-        raise RunError("E0942", f"no scheduler answers at `{address}`: {error}", help, exit_code=3) from None
+        raise RunError("E0942", f"no scheduler answers at `{address}`: {error}", help) from None
 
 
 def _started(kind: str, workers: int) -> Any:
@@ -140,7 +139,7 @@ def _started(kind: str, workers: int) -> Any:
         jobqueue = _package("dask_jobqueue")
         if shutil.which(_SUBMIT[name]) is None:  # or the trials would wait for workers that never come
             message = f"the cluster `{name}` cannot be used: there is no command `{_SUBMIT[name]}` here"
-            raise RunError("E0942", message, "start the sweep where jobs are submitted", exit_code=3)
+            raise RunError("E0942", message, "start the sweep where jobs are submitted")
         made = {"slurm": jobqueue.SLURMCluster, "pbs": jobqueue.PBSCluster}[name]
         start = made
     try:
@@ -151,7 +150,7 @@ def _started(kind: str, workers: int) -> Any:
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         help = "cores, memory and queue of a job stand in `~/.config/dask/jobqueue.yaml`" if name != "ssh" else None
-        raise RunError("E0942", f"the cluster `{name}` cannot be used: {text}", help, exit_code=3) from None
+        raise RunError("E0942", f"the cluster `{name}` cannot be used: {text}", help) from None
 
 
 def _package(name: str) -> Any:
@@ -165,4 +164,4 @@ def _package(name: str) -> Any:
             raise
         shown = name.replace("_", "-")
         message = f"trials on a cluster need the package `{shown}`, which is not installed"
-        raise RunError("E0941", message, _EXTRA, exit_code=3) from None
+        raise RunError("E0941", message, _EXTRA) from None

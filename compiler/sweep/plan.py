@@ -82,7 +82,7 @@ def plan(
     root = load_file(path, sink)
     sink.check()
     if not isinstance(root, tree.Mapping):
-        raise RunError("E0912", f"`{path}` is no model", exit_code=2)
+        raise RunError("E0912", f"`{path}` is no model")
     text = _text_hash(root, path, fixed, options)
     if own is not None:
         root = tree.with_entry(root, "sweep", own if isinstance(own, tree.Mapping) else _tree_of(own))
@@ -93,7 +93,7 @@ def plan(
         block["seeds"] = seeds
     if not any(kind in block for kind in (*TRIALS, "seeds")):
         help = "write `sweep: {grid: {n: [1000, 2000]}}` into the model, or give `--grid n=1000,2000` or `--seeds 10`"
-        raise RunError("E0912", f"`{path}` says no `sweep`", help, exit_code=2)
+        raise RunError("E0912", f"`{path}` says no `sweep`", help)
     name = root.get("name")
     called = name.text if isinstance(name, tree.Scalar) else path.stem
     if "search" in block:
@@ -116,7 +116,7 @@ def _search_plan(
 ) -> Plan:
     """A search. Raises ModelError, RunError (E0912, exit 2)."""
     if "seeds" in block:
-        raise RunError("E0912", "a `search` runs each trial with the model's own seed, without --seeds", exit_code=2)
+        raise RunError("E0912", "a `search` runs each trial with the model's own seed, without --seeds")
     sink = Sink()
     unread = frozenset({"data"} if options.get("data") is not None else ())
     model = load_model(plan.path, plan.fixed, sink=sink, unread=unread, swept=False)
@@ -155,7 +155,7 @@ def _written(value: Any) -> Any:
         return [_written(item) for item in value]
     if isinstance(value, str | bool | int | float):
         return value
-    raise RunError("E0912", f"a sweep is made of maps, lists, texts and numbers, not {value!r}", exit_code=2)
+    raise RunError("E0912", f"a sweep is made of maps, lists, texts and numbers, not {value!r}")
 
 
 def _block(node: tree.Node | None) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
     except (TypeError, ValueError):
         count = 0
     if count < 1:
-        raise RunError("E0912", f"`seeds` is a number from 1 on, or a list of seeds, not {given!r}", exit_code=2)
+        raise RunError("E0912", f"`seeds` is a number from 1 on, or a list of seeds, not {given!r}")
     if count > MOST:
         raise _too_many()
     first = 0
@@ -241,7 +241,7 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
 
 
 def _too_many() -> RunError:
-    return RunError("E0912", f"the sweep has more than {MOST:,} trials", exit_code=2)
+    return RunError("E0912", f"the sweep has more than {MOST:,} trials")
 
 
 def _text_hash(root: tree.Mapping, path: Path, fixed: Mapping[str, str], options: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def optuna_module() -> Any:
         if error.name != "optuna":
             raise
         message = "a `search` needs the package `optuna`, which is not installed"
-        raise RunError("E0941", message, "pip install 'netloom[sweep]'", exit_code=3) from None
+        raise RunError("E0941", message, "pip install 'netloom[sweep]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -212,7 +212,6 @@ def _broken(path: Path, why: str) -> RunError:
         "E0925",
         f"`{path}` cannot be read: {why}",
         "`netloom tune` writes it anew once it is removed; `--no-lock` leaves it out",
-        exit_code=2,
     )
 
 

@@ -50,4 +50,4 @@ def parsed(text: str) -> Only:
 
 def refused(message: str, help: str | None) -> RunError:
     """The error of `--only`."""
-    return RunError("E0912", message, help, exit_code=2)
+    return RunError("E0912", message, help)

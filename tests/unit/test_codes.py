@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 
 from compiler.core.catalogue import CATALOGUE, TEXT, explain
-from compiler.core.diagnostics import Severity, Sink
+from compiler.core.diagnostics import EXIT_CODES, RunError, Severity, Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.yaml.yaml12 import load_text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _CODE = re.compile(r"""["']([EW][0-9]{4})["']""")
+_RAISED = re.compile(r"""(?:RunError|BackendError)\(\s*["'](E[0-9]{4})["']""")
 
 
-def used() -> set[str]:
+def used(pattern: re.Pattern[str] = _CODE) -> set[str]:
     """Every code that stands as a string in the source tree."""
     found: set[str] = set()
     for folder in ("compiler", "backends", "netloom"):
         for path in (REPOSITORY / folder).rglob("*.py"):
-            found.update(_CODE.findall(path.read_text("utf-8")))
+            found.update(pattern.findall(path.read_text("utf-8")))
     return found - {"E0123"}  # the example in documentation
 
 
@@ -42,6 +43,12 @@ def test_codes_are_unique_and_in_order() -> None:
     errors = [c for c in listed if c[0] == "E"]
     assert len(listed) == len(set(listed)) == len(CATALOGUE)
     assert errors == sorted(errors)
+
+
+def test_errors_of_runs_and_tools_have_an_exit_code() -> None:
+    assert used(_RAISED) <= set(EXIT_CODES) <= used()
+    assert RunError("E0912", "no").exit_code == 2
+    assert RunError("E0906", "a fault", exit_code=70).exit_code == 70
 
 
 @pytest.mark.parametrize("code", CATALOGUE)

@@ -67,10 +67,7 @@ def find_compiler() -> Compiler:
         path = shutil.which(wanted[0])
         if path is None:
             raise BackendError(
-                "E0901",
-                f"the C compiler `{wanted[0]}` that $CC names was not found",
-                "correct or unset CC",
-                exit_code=3,
+                "E0901", f"the C compiler `{wanted[0]}` that $CC names was not found", "correct or unset CC"
             )
         return _described((path, *wanted[1:]))
     for name in ("cc", "gcc", "clang"):
@@ -82,7 +79,6 @@ def find_compiler() -> Compiler:
         "E0901",
         "no C compiler was found ($CC, cc, gcc, clang)",
         "install gcc or clang, or the Python package `ziglang`, or name a compiler in CC",
-        exit_code=3,
     )
 
 
@@ -91,10 +87,10 @@ def _described(command: tuple[str, ...]) -> Compiler:
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except OSError as e:
-        raise BackendError("E0901", f"the C compiler `{command[0]}` does not start: {e}", exit_code=3) from None
+        raise BackendError("E0901", f"the C compiler `{command[0]}` does not start: {e}") from None
     said = (done.stdout or done.stderr).strip().split("\n")[0]
     if done.returncode != 0:
-        raise BackendError("E0901", f"`{' '.join(command)}` is not a C compiler", said, exit_code=3)
+        raise BackendError("E0901", f"`{' '.join(command)}` is not a C compiler", said)
     return Compiler(command, said)
 
 

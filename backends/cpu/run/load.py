@@ -107,7 +107,7 @@ class CpuInstance(PlacedInstance):
         self._kernels = artifact.kernels
         self._ctx: int | None = self._lib.nl_create()
         if not self._ctx:
-            raise BackendError("E0905", "out of memory", exit_code=5)
+            raise BackendError("E0905", "out of memory")
         self.arenas: dict[Role, npt.NDArray[np.uint8]] = {}
         self._pace: dict[str, float] = {}  # seconds that a step of a phase took the last time
         self._running: threading.Thread | None = None
@@ -132,7 +132,7 @@ class CpuInstance(PlacedInstance):
                 self.arenas[role] = aligned_zeros(size + 64)
             except MemoryError:
                 bill = ", ".join(f"{r} {b / 2**20:.0f} MB" for r, b in self.placement.arena_bytes.items() if b)
-                raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
+                raise BackendError("E0905", f"out of memory: {bill}") from None
             self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
         tables = write_tables(self.program, self.placement, seed, self.sizes)
         self.tables = tuple(with_columns(t, k.columns) for t, k in zip(tables, self._kernels, strict=True))
@@ -177,9 +177,9 @@ class CpuInstance(PlacedInstance):
         self._pace[phase] = (time.perf_counter() - begin) / max(done, 1)
         status = int(self._lib.nl_status(self._ctx))
         if status == 1:
-            raise BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+            raise BackendError("E0906", "a record buffer was not drained in time")
         if status == 2:
-            raise BackendError("E0905", "out of memory while connecting", exit_code=5)
+            raise BackendError("E0905", "out of memory while connecting")
         return done
 
     def uninterrupted(self, phase: str) -> Callable[[int, int], int] | None:

@@ -49,9 +49,7 @@ class Device:
         try:
             import pycuda.driver as cuda
         except ImportError as e:
-            raise BackendError(
-                "E0923", f"PyCUDA cannot be used: {e}", "pip install 'netloom[cuda]'", exit_code=3
-            ) from None
+            raise BackendError("E0923", f"PyCUDA cannot be used: {e}", "pip install 'netloom[cuda]'") from None
         self._cuda: Any = cuda
         self._context = _primary(ordinal)
         self._functions: dict[str, Any] = {}
@@ -67,12 +65,7 @@ class Device:
         try:
             yield
         except self._cuda.Error as e:
-            raise BackendError(
-                "E0924",
-                f"the GPU failed: {e}",
-                CHECK,
-                exit_code=5,
-            ) from None
+            raise BackendError("E0924", f"the GPU failed: {e}", CHECK) from None
         finally:
             self._cuda.Context.pop()
 
@@ -91,7 +84,6 @@ class Device:
                 f"the code was compiled for {built}, but device {self.ordinal} "
                 f"({self.driver.name(self.ordinal)}) is {self.arch}",
                 f"build with --arch {self.arch}",
-                exit_code=3,
             )
         try:
             self._code = [image.read_bytes() for image in images]
@@ -124,7 +116,6 @@ class Device:
                 f"the GPU's memory is too small: {bytes_text(sum(bill.values()))} are needed, "
                 f"{bytes_text(free)} of {bytes_text(total)} are free",
                 f"needed: {items}",
-                exit_code=5,
             ) from None
         place = int(memory)
         for start in range(0, max(size, 64), _MOST_AT_ONCE):

@@ -33,16 +33,13 @@ class Library:
             except OSError:
                 continue
         else:
-            raise BackendError(
-                "E0923", "no NVIDIA driver was found", "install one, or run with `--target cpu`", exit_code=3
-            )
+            raise BackendError("E0923", "no NVIDIA driver was found", "install one, or run with `--target cpu`")
         status = int(self._lib.cuInit(0))
         if status != 0:
             raise BackendError(
                 "E0923",
                 f"the NVIDIA driver does not start: {self._words(status)}",
                 "`nvidia-smi` shows what the driver sees",
-                exit_code=3,
             )
 
     def _words(self, status: int) -> str:
@@ -55,9 +52,9 @@ class Library:
 
     def _check(self, function: str, status: int) -> None:
         if status in _FAULTS:
-            raise BackendError("E0924", f"the GPU failed: {self._words(status)}", CHECK, exit_code=5)
+            raise BackendError("E0924", f"the GPU failed: {self._words(status)}", CHECK)
         if status != 0:
-            raise BackendError("E0924", f"{function} failed: {self._words(status)}", exit_code=5)
+            raise BackendError("E0924", f"{function} failed: {self._words(status)}")
 
     # -------------------------------------------------------------------------------------- devices
 
@@ -75,10 +72,7 @@ class Library:
     def _device(self, ordinal: int) -> ctypes.c_int:
         if not 0 <= ordinal < self.count():
             raise BackendError(
-                "E0923",
-                f"there is no CUDA device {ordinal}",
-                f"devices found: {self.count()}; they are counted from 0",
-                exit_code=3,
+                "E0923", f"there is no CUDA device {ordinal}", f"devices found: {self.count()}; they are counted from 0"
             )
         device = ctypes.c_int()
         self._call("cuDeviceGet", ctypes.byref(device), ordinal)

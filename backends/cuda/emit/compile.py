@@ -137,7 +137,6 @@ def find_compiler() -> Compiler:
         "E0921",
         "no CUDA compiler was found (NVRTC, nvcc)",
         "pip install 'netloom[cuda]', or install the CUDA toolkit and set CUDA_HOME",
-        exit_code=3,
     )
 
 
@@ -225,7 +224,7 @@ def _by_nvrtc(
         status = getattr(library, function)(*arguments)
         if status != 0:
             said = library.nvrtcGetErrorString(status).decode()
-            raise BackendError("E0902", f"{function} failed: {said}", exit_code=4)
+            raise BackendError("E0902", f"{function} failed: {said}")
 
     def get(program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
@@ -267,7 +266,6 @@ def _check_units(option: str) -> None:
             "E0922",
             f"{arch} has no matrix units for the products of this model",
             "`numerics: {products: exact, precision: float32}` multiplies without them",
-            exit_code=3,
         )
 
 
@@ -298,7 +296,6 @@ def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compil
             "E0922",
             f"{compiler} does not know this architecture: {said.strip().splitlines()[0]}",
             "name another one with --arch, or install a newer CUDA toolkit",
-            exit_code=3,
         )
     error = rf"{re.escape(source)}\((\d+)\): (?:catastrophic )?error"
     return refused("the CUDA compiler", said, error, spans)

@@ -181,7 +181,7 @@ def _check_windows(w: Work, nest: l2.Nest) -> None:
         for extent in extents:
             if isinstance(extent, str) and int(w.column(extent).max(initial=0)) >= 1 << 30:
                 what = f"`{w.template.name}` reads through windows along an axis of 2^30 elements or more"
-                raise BackendError("E0903", what, exit_code=4)
+                raise BackendError("E0903", what)
 
 
 def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:

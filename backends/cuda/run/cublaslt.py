@@ -108,7 +108,7 @@ def product(
         if len(runs) == wanted:
             break
     if not runs:
-        raise BackendError("E0924", "cuBLASLt has no algorithm for a product", exit_code=5)
+        raise BackendError("E0924", "cuBLASLt has no algorithm for a product")
     return partial(_checked, runs[-1])
 
 

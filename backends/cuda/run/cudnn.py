@@ -81,7 +81,7 @@ def convolution(
     room = columns["s_room"]
     fit = [q for q in proposals[: many.value] if q.status == 0 and q.deterministic == 1 and q.room <= room]
     if not fit:
-        raise BackendError("E0924", "cuDNN has no algorithm for a convolution in its workspace", exit_code=5)
+        raise BackendError("E0924", "cuDNN has no algorithm for a convolution in its workspace")
     best = fit[min(columns["s_tile"], len(fit) - 1)]
     if products != "float32":
         LIBRARY.check("cudnnSetConvolutionMathType", library.cudnnSetConvolutionMathType(conv, best.math))

@@ -43,7 +43,7 @@ class Library:
 
     def check(self, function: str, status: int) -> None:
         if status != 0:
-            raise BackendError("E0924", f"{function} failed: status {status} of {self.name}", exit_code=5)
+            raise BackendError("E0924", f"{function} failed: status {status} of {self.name}")
 
 
 @cache
@@ -51,7 +51,7 @@ def _opened(of: Library) -> tuple[Any, ctypes.c_void_p]:
     here = of.found()
     if here is None:
         help = "pip install 'netloom[cuda-libraries]'"
-        raise BackendError("E0923", f"the program calls {of.name}, which is not here", help, exit_code=3)
+        raise BackendError("E0923", f"the program calls {of.name}, which is not here", help)
     library, handle = ctypes.CDLL(str(here[0])), ctypes.c_void_p()
     of.check(of.create, getattr(library, of.create)(ctypes.byref(handle)))
     return library, handle

@@ -190,7 +190,7 @@ class CudaInstance(PlacedInstance):
         try:
             self._device.synchronize()
         except Exception as e:
-            raise BackendError("E0924", f"{call.label} failed on the GPU: {e}", exit_code=5) from None
+            raise BackendError("E0924", f"{call.label} failed on the GPU: {e}") from None
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Synchronises with the
@@ -277,7 +277,7 @@ class CudaInstance(PlacedInstance):
 
 
 def _not_drained() -> BackendError:
-    return BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+    return BackendError("E0906", "a record buffer was not drained in time")
 
 
 def widened(bits: AnyArray) -> AnyArray:

@@ -273,7 +273,7 @@ def _shared(out: Prepared, call: Call, label: str) -> int:
     if room < wanted:
         what = f"{label} needs {wanted} bytes of shared memory, a block here has {room}"
         more = "precision: float32" if call.maps else "products: float32"
-        raise BackendError("E0922", what, f"`numerics: {{{more}}}` takes smaller tiles", exit_code=3)
+        raise BackendError("E0922", what, f"`numerics: {{{more}}}` takes smaller tiles")
     return wanted
 
 

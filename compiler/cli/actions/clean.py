@@ -72,7 +72,7 @@ def remove(build_dir: Path, runs_dir: Path, cache: bool, dead_runs: bool, dry: b
         if not dry and build_dir.is_dir() and not any(build_dir.iterdir()):
             build_dir.rmdir()
     except OSError as error:
-        raise RunError("E0913", f"{error.strerror}: `{error.filename}`", exit_code=2) from error
+        raise RunError("E0913", f"{error.strerror}: `{error.filename}`") from error
     for path in kept:
         typer.echo(f"kept {path} ({bytes_text(_size(path))}): a run that died; go on with --resume {path}, "
                    "or remove it with --dead-runs")  # fmt: skip

@@ -67,7 +67,7 @@ class Found:
 
 
 def _refuse(message: str, help: str | None = None) -> RunError:
-    return RunError("E0917", message, help, exit_code=2)
+    return RunError("E0917", message, help)
 
 
 def fitting_model(source: Path, folder: Path) -> str:

@@ -50,10 +50,10 @@ def model_file(file: Path) -> Path:
     if file.suffix in (".yaml", ".yml"):
         return file
     if not file.name:
-        raise RunError("E0912", f"`{file}` is a folder", "write `netloom init model.yaml`", exit_code=2)
+        raise RunError("E0912", f"`{file}` is a folder", "write `netloom init model.yaml`")
     named = file.with_name(f"{file.name}.yaml")
     if file.suffix:
-        raise RunError("E0912", f"`{file}` does not end in .yaml", f"write `netloom init {named}`", exit_code=2)
+        raise RunError("E0912", f"`{file}` does not end in .yaml", f"write `netloom init {named}`")
     return named
 
 
@@ -63,7 +63,7 @@ def write_model(file: Path, kind: str, source: Path | None = None) -> None:
     `source` holds nothing to learn; nothing is written then."""
     file = model_file(file)
     if file.exists():
-        raise RunError("E0911", f"`{file}` exists", "choose another name", exit_code=2)
+        raise RunError("E0911", f"`{file}` exists", "choose another name")
     if source is None:
         text = starter(kind)
         found = re.search(r"^    file: (\S+)", text, re.MULTILINE)
@@ -76,7 +76,7 @@ def write_model(file: Path, kind: str, source: Path | None = None) -> None:
     data = file.with_name(own) if own is not None else None
     if data is not None and data.exists() and data.read_bytes() != content:
         message = f"`{data}` exists and holds other data than those of this model"
-        raise RunError("E0911", message, "write the model into another folder", exit_code=2)
+        raise RunError("E0911", message, "write the model into another folder")
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in file.stem)
     name = f"m{name}" if not name[:1].isalpha() or name.lower() in ("null", "true", "false") else name
     written = [file.name]

@@ -264,7 +264,7 @@ def explain_code(code: str) -> None:
     """The catalogue's text. Raises RunError (E0915, exit 2) for a code that does not exist."""
     text = explain(code)
     if text is None:
-        raise RunError("E0915", f"there is no code `{code}`", exit_code=2)
+        raise RunError("E0915", f"there is no code `{code}`")
     typer.echo(text, nl=False)
 
 

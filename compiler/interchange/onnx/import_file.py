@@ -53,16 +53,14 @@ def import_file(file: Path, out: Path | None = None) -> Imported:
     """Write `out` and, beside it, its weights (.safetensors). Without it, `file` with the suffix .yaml. Raises RunError
     (E0911, E0918, E0919)."""
     if file.is_dir():
-        raise RunError("E0919", f"`{file}` is a folder, not an ONNX file", exit_code=2)
+        raise RunError("E0919", f"`{file}` is a folder, not an ONNX file")
     out = out or file.with_suffix(".yaml")
     if out.suffix not in (".yaml", ".yml"):
-        raise RunError("E0912", f"`{out}` is not a .yaml file", exit_code=2)
+        raise RunError("E0912", f"`{out}` is not a .yaml file")
     weights = out.with_suffix(".safetensors")
     for path in (out, weights):
         if path.exists():
-            raise RunError(
-                "E0911", f"`{path}` exists", "models are never written over: give another --out", exit_code=2
-            )
+            raise RunError("E0911", f"`{path}` exists", "models are never written over: give another --out")
     proto = _loaded(file)
     name = re.sub(r"\W|^(?=\d)", "_", out.stem, flags=re.ASCII).lstrip("_") or "model"
     made = convert(proto, name, file.name, weights.name)
@@ -83,7 +81,7 @@ def _loaded(file: Path) -> Any:
     reason = not_onnx(file)
     if reason is not None:
         help = "PyTorch writes one with torch.onnx.export(model, inputs, file)"
-        raise RunError("E0919", f"`{file}` is not an ONNX file: {reason}", help, exit_code=2)
+        raise RunError("E0919", f"`{file}` is not an ONNX file: {reason}", help)
     onnx = onnx_package()
     try:
         proto = onnx.load(file, load_external_data=False)
@@ -94,7 +92,7 @@ def _loaded(file: Path) -> Any:
         raise
     except Exception as error:  # protobuf and the checker raise many kinds of exceptions
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-        raise RunError("E0919", f"`{file}` is not a valid ONNX file: {first}", exit_code=2) from None
+        raise RunError("E0919", f"`{file}` is not a valid ONNX file: {first}") from None
     return proto
 
 
@@ -104,8 +102,7 @@ def _refuse_missing_data(proto: Any, file: Path) -> None:
         for entry in item.external_data:
             if entry.key == "location" and not (file.parent / entry.value).is_file():
                 message = f"`{file}` has its weights in `{entry.value}`, which is not beside it"
-                help = "keep both files in one folder, or export with external_data=False"
-                raise RunError("E0919", message, help, exit_code=2)
+                raise RunError("E0919", message, "keep both files in one folder, or export with external_data=False")
 
 
 def _accepted(path: Path) -> int:
@@ -116,7 +113,7 @@ def _accepted(path: Path) -> int:
         model = load_model(path)
     except ModelError as error:
         first = error.diagnostics[0]
-        raise RunError("E0918", f"the graph cannot be imported: {first.message}", first.help, exit_code=1) from None
+        raise RunError("E0918", f"the graph cannot be imported: {first.message}", first.help) from None
     assert model.network is not None
     return len(model.network.layers)
 
@@ -211,7 +208,7 @@ def _inputs(m: Importer, graph: Any, axes: Mapping[str, int]) -> tuple[list[Comp
         m.values[item.name] = made
         inputs.append(made)
     if len(sizes) > 1:
-        raise RunError("E0918", f"the inputs have batches of {sorted(sizes)}: a graph has one batch", exit_code=1)
+        raise RunError("E0918", f"the inputs have batches of {sorted(sizes)}: a graph has one batch")
     m.batch = next(iter(sizes), None)
     return inputs, onnx.TensorProto.DOUBLE in types
 
@@ -231,7 +228,7 @@ def _converted(m: Importer, graph: Any, name: str, source: str, weights: str, in
                double: bool) -> Converted:  # fmt: skip
     _outputs(m, graph)
     if not m.layers:
-        raise RunError("E0918", "the graph has no operator", exit_code=1)
+        raise RunError("E0918", "the graph has no operator")
     _share(m)
     ends = {n.name: m.values[n.name] for n in (*graph.input, *graph.output)}
     found = {n: v for n, v in ends.items() if isinstance(v, Computed)}
@@ -290,15 +287,14 @@ def _input(item: Any, onnx: Any, batch: int) -> tuple[tuple[int, ...], int, int 
     known = onnx.TensorProto
     if kind not in (known.FLOAT, known.DOUBLE, known.FLOAT16, known.BFLOAT16, known.INT32, known.INT64, known.BOOL):
         what = known.DataType.Name(kind) if kind in known.DataType.values() else "no tensor"
-        raise RunError("E0918", f"the input `{item.name}` cannot be imported: it is {what}", exit_code=1)
+        raise RunError("E0918", f"the input `{item.name}` cannot be imported: it is {what}")
     dims = item.type.tensor_type.shape.dim
     if len(dims) <= batch:
-        message = f"the input `{item.name}` cannot be imported: it has no batch axis"
-        raise RunError("E0918", message, exit_code=1)
+        raise RunError("E0918", f"the input `{item.name}` cannot be imported: it has no batch axis")
     rest = [d for k, d in enumerate(dims) if k != batch]
     if any(not d.HasField("dim_value") or d.dim_value < 1 for d in rest):
         message = f"the input `{item.name}` cannot be imported: an axis other than the batch has no fixed extent"
-        raise RunError("E0918", message, exit_code=1)
+        raise RunError("E0918", message)
     size = dims[batch].dim_value if dims[batch].HasField("dim_value") else None
     return tuple(d.dim_value for d in rest), kind, size
 
@@ -325,7 +321,7 @@ def _outputs(m: Importer, graph: Any) -> None:
             m.values[item.name] = value
         if not isinstance(value, Computed) or value.whole:
             message = f"the output `{item.name}` cannot be imported: it does not depend on an input with real numbers"
-            raise RunError("E0918", message, exit_code=1)
+            raise RunError("E0918", message)
         ends.append(value)
     needed = {v.name for v in ends}
     for layer in reversed(m.layers):

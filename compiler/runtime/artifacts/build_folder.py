@@ -55,7 +55,6 @@ def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapp
             "E0911",
             f"`{folder}` is in the way: it was not made by `netloom build`",
             "move it, or choose another place with --build-dir",
-            exit_code=2,
         )
     with scratch_folder(folder, "a build folder") as scratch:
         artifact = backend.build(program, scratch.path, options)

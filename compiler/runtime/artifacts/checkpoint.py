@@ -121,13 +121,13 @@ def latest_checkpoint(place: Path) -> Latest:
         place = place.parent
     folder = place if place.is_dir() else _left_over(place)
     if folder is None:
-        raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
+        raise RunError("E0909", f"there is no run directory or checkpoint `{place}`")
     if in_use(folder):
         message = f"the run in `{folder}` is still going on"
-        raise RunError("E0909", message, "wait until it has ended, or stop it (Ctrl-C) first", exit_code=2)
+        raise RunError("E0909", message, "wait until it has ended, or stop it (Ctrl-C) first")
     files = sorted((folder / "checkpoints").glob("*.safetensors"))
     if not files:
-        raise RunError("E0909", f"`{folder}` holds no checkpoints", _instead(folder), exit_code=2)
+        raise RunError("E0909", f"`{folder}` holds no checkpoints", _instead(folder))
     whole = whole_checkpoints(folder)
     damaged = [path for path in files if path not in whole]
     first: RunError | None = None
@@ -141,7 +141,7 @@ def latest_checkpoint(place: Path) -> Latest:
             return Latest(path, tuple(damaged))
     if first is not None:
         raise first
-    raise RunError("E0909", f"`{folder}` holds no whole checkpoint: `{files[-1]}` cannot be read", exit_code=2)
+    raise RunError("E0909", f"`{folder}` holds no whole checkpoint: `{files[-1]}` cannot be read")
 
 
 def whole_checkpoints(folder: Path) -> tuple[Path, ...]:
@@ -207,9 +207,9 @@ def read_position(path: Path) -> Position:
         with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
     except (SafetensorError, OSError, ValueError) as error:
-        raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
+        raise RunError("E0909", f"`{path}` cannot be read: {error}") from None
     if metadata.get("format") != FORMAT:
-        raise RunError("E0909", f"`{path}` is not a checkpoint", exit_code=2)
+        raise RunError("E0909", f"`{path}` is not a checkpoint")
     try:
         if metadata["kind"] not in ("spiking", "training"):
             raise ValueError
@@ -219,8 +219,7 @@ def read_position(path: Path) -> Position:
         best = int(metadata.get("best", 0))
         return Position(metadata["kind"], step, seed, metadata["model"], epoch, batch, best)
     except (KeyError, ValueError):
-        message = f"`{path}` does not say where its run stood: its metadata are damaged"
-        raise RunError("E0909", message, exit_code=2) from None
+        raise RunError("E0909", f"`{path}` does not say where its run stood: its metadata are damaged") from None
 
 
 def _arrays_of(path: Path) -> dict[str, AnyArray]:
@@ -232,14 +231,13 @@ def _arrays_of(path: Path) -> dict[str, AnyArray]:
         check_digest(path)
         arrays: dict[str, AnyArray] = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
+        raise RunError("E0909", f"`{path}` cannot be read: {error}") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:  # a type that numpy lacks, as bfloat16
-        message = f"`{path}` holds numbers of a type that checkpoints do not have: {error}"
-        raise RunError("E0909", message, exit_code=2) from None
+        raise RunError("E0909", f"`{path}` holds numbers of a type that checkpoints do not have: {error}") from None
     other = next((n for n, v in arrays.items() if v.dtype.isbuiltin != 1), None)
     if other is not None:  # numpy has bfloat16 where some package has brought it
         message = f"`{path}` holds numbers of a type that checkpoints do not have: `{other}` is {arrays[other].dtype}"
-        raise RunError("E0909", message, exit_code=2)
+        raise RunError("E0909", message)
     return arrays
 
 
@@ -270,16 +268,15 @@ def restore_checkpoint(path: Path, instance: Instance, program: l2.Merged, froze
 def check_origin(path: Path, position: Position, kind: str, seed: int, model: str) -> None:
     """Refuse a checkpoint of another kind of run, seed or model (its hash). Raises RunError (E0909)."""
     if position.kind != kind:
-        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
+        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one")
     if position.seed != seed:
         message = f"`{path}` was written with seed {position.seed}, not {seed}"
-        raise RunError("E0909", message, f"resume with `--seed {position.seed}`", exit_code=2)
+        raise RunError("E0909", message, f"resume with `--seed {position.seed}`")
     if position.model != model:
         raise RunError(
             "E0909",
             f"`{path}` was written by another model",
             "resume with the model, the settings and the precision of the run that wrote it",
-            exit_code=2,
         )
 
 
@@ -303,5 +300,4 @@ def _misfit(path: Path, reason: str) -> RunError:
         "E0909",
         f"the checkpoint `{path}` does not fit this model: {reason}",
         "resume with the model, the settings and the precision of the run that wrote it",
-        exit_code=2,
     )

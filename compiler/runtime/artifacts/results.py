@@ -99,7 +99,7 @@ def package(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise RunError("E0939", f"this needs {name}", f"pip install 'netloom[{extra}]'", exit_code=3) from None
+        raise RunError("E0939", f"this needs {name}", f"pip install 'netloom[{extra}]'") from None
 
 
 def open_result(folder: Path) -> RunResult:

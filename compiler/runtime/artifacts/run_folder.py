@@ -54,7 +54,7 @@ class RunFolder:
         if not self.scratch.stands():
             self.scratch.remove()
             message = f"the folder of the run was removed before the run ended: `{self.path}`"
-            raise RunError("E0930", message, "what it had recorded is lost", exit_code=5)
+            raise RunError("E0930", message, "what it had recorded is lost")
         self.record["status"] = status
         if message is not None:
             self.record["message"] = message
@@ -71,7 +71,7 @@ class RunFolder:
                 continue
             self.path = self.final = place
             return place
-        raise RunError("E0911", f"`{self.final}` and its successors exist", exit_code=2)
+        raise RunError("E0911", f"`{self.final}` and its successors exist")
 
 
 def utc_now() -> str:
@@ -88,7 +88,6 @@ def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
                 "E0911",
                 f"`{out}` exists and is " + ("not empty" if out.is_dir() else "not a folder"),
                 "results are never written over: choose another name",
-                exit_code=2,
             )
         if out.exists():
             out.rmdir()

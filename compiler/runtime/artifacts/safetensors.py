@@ -42,7 +42,7 @@ def read_weights(path: Path) -> dict[str, Reals]:
         check_digest(path)
         entries: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError) as error:
-        raise RunError("E0916", f"`{path}` is not a safetensors file: {error}", exit_code=2) from None
+        raise RunError("E0916", f"`{path}` is not a safetensors file: {error}") from None
     out: dict[str, Reals] = {}
     for name, part in entries:
         if name.endswith(".num_batches_tracked"):
@@ -51,8 +51,7 @@ def read_weights(path: Path) -> dict[str, Reals]:
         if kind is None and _is_checkpoint(path):  # its counters and random states are no weights
             continue
         if kind is None:
-            message = f"`{name}` in `{path}` is {part['dtype']}; weights are F64, F32, F16 or BF16"
-            raise RunError("E0916", message, exit_code=2)
+            raise RunError("E0916", f"`{name}` in `{path}` is {part['dtype']}; weights are F64, F32, F16 or BF16")
         raw = np.frombuffer(part["data"], kind).reshape(part["shape"])
         out[name] = (raw.astype("<u4") << np.uint32(16)).view("<f4") if part["dtype"] == "BF16" else raw
     return out
@@ -103,7 +102,7 @@ def fitting(path: Path, wanted: Shapes, place: l0.FromFile | None = None) -> dic
         return weights
     message = f"the weights in `{path.name if place else path}` do not fit the network: {wrong[0]}"
     if place is None:
-        raise RunError("E0916", message, wrong[1], exit_code=2)
+        raise RunError("E0916", message, wrong[1])
     sink = Sink()
     sink.error("E0916", message, place.span, wrong[1])
     sink.check()

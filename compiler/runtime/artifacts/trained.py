@@ -74,7 +74,7 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
     alone = model.network is not None and not model.in_trials
     model = with_options(replace(model, simulate=None) if alone else model, options)
     if model.network is None:
-        raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
+        raise RunError("E0912", f"`{source}` has no network of layers")
     weights, place = _weights(source, model, options)
     return Trained(model, file, weights, place, tuple(sink.items), lock)
 
@@ -135,7 +135,7 @@ def record_of_run(folder: Path) -> Mapping[str, Any]:
         return record
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         message = f"`{folder}` is not a run directory: it has no readable run.json"
-        raise RunError("E0916", message, "give the directory that `netloom run` wrote", exit_code=2) from None
+        raise RunError("E0916", message, "give the directory that `netloom run` wrote") from None
 
 
 def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.FromFile | None]:
@@ -147,7 +147,7 @@ def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.
     place = model.network.weights
     if place is None:
         help = "give `--weights FILE`, or write `network: {weights: FILE}` into the model"
-        raise RunError("E0916", f"`{source}` says nothing of its weights", help, exit_code=2)
+        raise RunError("E0916", f"`{source}` says nothing of its weights", help)
     return Path(place.path), place
 
 
@@ -156,10 +156,10 @@ def weights_file(place: Path) -> Path:
     if place.is_file():
         return place
     if not place.is_dir():
-        raise RunError("E0916", f"there is no file of weights or run directory `{place}`", exit_code=2)
+        raise RunError("E0916", f"there is no file of weights or run directory `{place}`")
     if not (place / WEIGHTS).is_file():
         message = f"`{place}` holds no {WEIGHTS}"
-        raise RunError("E0916", message, "the training did not get to its end: name a checkpoint", exit_code=2)
+        raise RunError("E0916", message, "the training did not get to its end: name a checkpoint")
     return place / WEIGHTS
 
 
@@ -168,6 +168,6 @@ def initial_weights(model: l0.Model, wanted: Shapes, options: Options) -> dict[s
     place = model.network.weights if model.network is not None else None
     if options.weights is not None:
         if model.network is None:
-            raise RunError("E0912", "--weights is for models with a `network`", exit_code=2)
+            raise RunError("E0912", "--weights is for models with a `network`")
         return fitting(weights_file(options.weights), wanted)
     return None if place is None else fitting(Path(place.path), wanted, place)

@@ -38,5 +38,5 @@ def _amount(option: str, text: str, units: Mapping[str, float], wanted: str) -> 
     found = _NUMBER.fullmatch(text)
     unit = units.get(found[2].lower()) if found is not None else None
     if found is None or unit is None or len(found[1]) > 15:
-        raise RunError("E0912", f"`{option}` is {wanted}, not '{text[:60]}'", exit_code=2)
+        raise RunError("E0912", f"`{option}` is {wanted}, not '{text[:60]}'")
     return float(found[1]) * unit

@@ -21,7 +21,7 @@ from compiler.core.diagnostics import RunError, did_you_mean
 def _refused(name: str, wanted: str, value: object, help: str | None = None) -> RunError:
     shown = repr(value)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return RunError("E0912", f"`{name}` is {wanted}, not {shown} ({type(value).__name__})", help, exit_code=2)
+    return RunError("E0912", f"`{name}` is {wanted}, not {shown} ({type(value).__name__})", help)
 
 
 def path_of(name: str, value: Any) -> Path:

@@ -30,7 +30,7 @@ Samples = Mapping[str, npt.ArrayLike] | npt.ArrayLike
 
 
 def _refuse(message: str, help: str | None = None) -> RunError:
-    return RunError("E0917", message, help, exit_code=2)
+    return RunError("E0917", message, help)
 
 
 def array_names(model: l0.Model) -> dict[str, str]:

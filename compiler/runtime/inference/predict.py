@@ -95,7 +95,7 @@ class Predictor:
                 with readable("the samples"):
                     values = rows_of[item.name].take(chosen)
                 if (bad := self._checks.integers(item.name, values, chosen)) is not None:
-                    raise RunError("E0917", bad.message, exit_code=2)
+                    raise RunError("E0917", bad.message)
                 block[:rows] = values.reshape(rows, -1)
                 self.instance.write(array.name, block.reshape(-1))
             if self._trials is not None:
@@ -117,11 +117,11 @@ def chosen_outputs(model: l0.Model, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name not in layers:
             help = did_you_mean(name, layers) or "layers are " + ", ".join(f"`{n}`" for n in layers[:12])
-            raise RunError("E0912", f"the network has no layer `{name}`", help, exit_code=2)
+            raise RunError("E0912", f"the network has no layer `{name}`", help)
     if not predict.inputs_of(model, names):
         read = ", ".join(f"`{n}`" for n in names or predict.default_outputs(model))
         message = f"no input of the network reaches {read}: for every sample it is the same"
-        raise RunError("E0912", message, "its weights stand in `weights.safetensors` of the run", exit_code=2)
+        raise RunError("E0912", message, "its weights stand in `weights.safetensors` of the run")
     return tuple(dict.fromkeys(names))
 
 
@@ -159,9 +159,9 @@ def predict_file(
     """The outputs of `source` (a run directory or model file) for `data`, written to `out` (.npz) if given.
     Raises ModelError, BackendError, RunError."""
     if out is not None and out.suffix != ".npz":
-        raise RunError("E0912", f"`{out}` is not an .npz file", "outputs are written as an .npz file", exit_code=2)
+        raise RunError("E0912", f"`{out}` is not an .npz file", "outputs are written as an .npz file")
     if batch is not None and batch < 1:
-        raise RunError("E0912", "--batch is at least 1", exit_code=2)
+        raise RunError("E0912", "--batch is at least 1")
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
     model = trained.model
@@ -190,7 +190,7 @@ def batch_of(model: l0.Model, outputs: tuple[str, ...], given: int | None, count
     assert model.train is not None
     if given not in (None, model.train.batch):
         message = f"--batch {given}: each sample is a trial, and {model.train.batch} of them run at a time"
-        raise RunError("E0912", message, "leave `--batch` out: it is that of the training", exit_code=2)
+        raise RunError("E0912", message, "leave `--batch` out: it is that of the training")
     return model.train.batch
 
 
@@ -219,12 +219,12 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
     """Loss and metrics of `source` (a run directory or model file). Raises ModelError, BackendError, RunError."""
     if data is None and (other_data := samples_of_run(source)) is not None:
         help = f"name the samples that are to be measured: `--data {other_data}`"
-        raise RunError("E0912", f"`{source}` was not trained on the samples that its model names", help, exit_code=2)
+        raise RunError("E0912", f"`{source}` was not trained on the samples that its model names", help)
     trained = open_trained(source, options, data=data is None)
     train, network = trained.model.train, trained.model.network
     if train is None or network is None:
         message = f"`{source}` has no `train`, which says what is measured"
-        raise RunError("E0912", message, "`netloom predict` gives the outputs themselves", exit_code=2)
+        raise RunError("E0912", message, "`netloom predict` gives the outputs themselves")
     if data is not None:
         wanted = [i for i in network.inputs if i.activity is None]
         other = data_of(data, wanted, trained.model)

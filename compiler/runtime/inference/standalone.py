@@ -38,9 +38,9 @@ def build_standalone(
 ) -> StandaloneResult:
     """Write `build/<name>_standalone/`. Raises ModelError, BackendError, RunError."""
     if options.target != "cpu":
-        raise RunError("E0912", "--standalone is for the target `cpu`", exit_code=2)
+        raise RunError("E0912", "--standalone is for the target `cpu`")
     if batch < 1:
-        raise RunError("E0912", "--batch is at least 1", exit_code=2)
+        raise RunError("E0912", "--batch is at least 1")
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
     refuse_trials(trained.model, names, "a standalone build")

@@ -80,7 +80,7 @@ def _parameters(style: str) -> Mapping[str, Any]:
         return dict(read)
     help = did_you_mean(style, (*_STYLES, *styles.library))
     help = help or "a style is `default`, `paper`, one of matplotlib's, or a .mplstyle file"
-    raise RunError("E0912", f"there is no plot style `{style}`", help, exit_code=2)
+    raise RunError("E0912", f"there is no plot style `{style}`", help)
 
 
 def new_figure(width: float, height: float, look: l0.Look | None = None) -> Any:

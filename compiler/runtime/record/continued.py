@@ -53,8 +53,7 @@ def copy_up_to(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
                 with h5py.File(folder / name, "a") as file:
                     _CUT[name](file, model, (step - model.simulate.warmup + 0.5) * model.simulate.dt)
             except _UNREADABLE as error:
-                message = f"`{source / name}` cannot be gone on with: {error}"
-                raise RunError("E0909", message, ALONE, exit_code=2) from None
+                raise RunError("E0909", f"`{source / name}` cannot be gone on with: {error}", ALONE) from None
     for path in sorted((source / TABLES).glob("*.csv")):
         copied = True
         make_folder(folder / TABLES, "a table")
@@ -62,7 +61,7 @@ def copy_up_to(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
         try:
             cut_table(folder / TABLES / path.name, (step - model.simulate.warmup + 0.5) * model.simulate.dt)
         except (OSError, ValueError) as error:
-            raise RunError("E0909", f"`{path}` cannot be gone on with: {error}", exit_code=2) from None
+            raise RunError("E0909", f"`{path}` cannot be gone on with: {error}") from None
     return copied
 
 

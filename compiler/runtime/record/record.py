@@ -236,7 +236,7 @@ class TraceWriter(RecordFile):
         if name in self._file:
             group = self._file[name]
             if tuple(group["members"][:]) != record.members:
-                raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
+                raise RunError("E0909", f"{path.name} has other members of `{name}`")
             return group
         group = self._file.create_group(name)
         group.create_dataset("members", data=np.array(record.members, np.uint64))

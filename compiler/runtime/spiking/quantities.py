@@ -82,7 +82,7 @@ class Missing(RunError, AttributeError, KeyError):
 
 
 def refused(message: str, help: str | None = None, kind: type[RunError] = RunError) -> RunError:
-    return kind("E0935", message, help, exit_code=2)
+    return kind("E0935", message, help)
 
 
 def population_variables(population: l0.Population, program: l2.Merged) -> dict[str, Variable]:

@@ -111,7 +111,6 @@ def _begin(session: Session) -> _Start:
             "E0909",
             f"`{path}` stands at {(done - simulate.warmup) * simulate.dt:g} ms, where the simulation ends",
             "give a longer `--duration`",
-            exit_code=2,
         )
     found = read_begun(path)
     copied = copy_records(path.parent.parent, session.folder, session.prepared.model, done)
@@ -130,7 +129,7 @@ def _check_rows(start: _Start, writers: Writers, warmup: int) -> None:
         before = start.begun.rows.get(name)
         if before is not None and not np.array_equal(before, rows):
             message = f"`{start.checkpoint.parent.parent / name}` ends before the checkpoint `{start.checkpoint}`"
-            raise RunError("E0909", message, ALONE, exit_code=2)
+            raise RunError("E0909", message, ALONE)
 
 
 # ---------------------------------------------------------------------------------------- checkpoints

@@ -54,9 +54,9 @@ def _strata(place: tuple[str, str], count: int) -> npt.NDArray[np.int64]:
     try:
         values = np.asarray(read_array(Path(path), array or None)).reshape(-1)
     except (OSError, ValueError) as error:
-        raise RunError("E0910", f"`{path}` cannot be read: {' '.join(str(error).split())[:120]}") from None
+        raise RunError("E0910", f"`{path}` cannot be read: {' '.join(str(error).split())[:120]}", exit_code=5) from None
     if len(values) != count:
-        raise RunError("E0910", f"`{path}` has {len(values):,} labels for {count:,} samples")
+        raise RunError("E0910", f"`{path}` has {len(values):,} labels for {count:,} samples", exit_code=5)
     return values.astype(np.int64)
 
 

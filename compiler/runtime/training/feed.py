@@ -39,7 +39,7 @@ def _reading() -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise RunError("E0910", f"the samples cannot be read: {reason}", exit_code=1) from None
+        raise RunError("E0910", f"the samples cannot be read: {reason}") from None
 
 
 class Feed:

@@ -107,7 +107,6 @@ def _trained(loop: _Loop) -> Outcome:
                 "E0909",
                 f"`{path}` stands after epoch {position.epoch}, where the training ends",
                 "give more `--epochs`",
-                exit_code=2,
             )
         loop.history = _copy_metrics(path, session.folder, position.epoch)
         _follow(loop, path, position)
@@ -172,7 +171,7 @@ def _open(session: Session, train: l0.Train, feed: Feed) -> _Loop:
     program = session.prepared.lowered.merged
     samples, validation = split(feed.examples, train.data.validation, train.seed)
     if len(samples) == 0:
-        raise RunError("E0910", "no samples are left to train on", "make `split` smaller", exit_code=1)
+        raise RunError("E0910", "no samples are left to train on", "make `split` smaller")
     batches = next(a.shape[0] for a in program.arrays if a.name == "train.order")
     if session.trials is not None:
         refuse_many(session.trials.steps, batches, train.epochs, -(-len(validation) // train.batch))
@@ -295,10 +294,10 @@ def _follow(loop: _Loop, path: Path, position: Position) -> None:
         if not known or any(name not in row for row in loop.history):
             message = f"`{path}` stands after epoch {position.epoch}, and `{name}` of the epochs before it is not known"
             help = "resume from the run's own folder: its metrics.jsonl says how the training went"
-            raise RunError("E0909", message, help, exit_code=2)
+            raise RunError("E0909", message, help)
     if loop.ended and not cut_short(path):
         message = f"`{path}` stands after epoch {position.epoch}, where `stop` ended the training"
-        raise RunError("E0909", message, "give `stop` more `patience`, or leave it out", exit_code=2)
+        raise RunError("E0909", message, "give `stop` more `patience`, or leave it out")
     if train.best is not None and position.epoch:
         best = best_epoch(loop.history, train.best)
         if position.best in (0, best):  # the checkpoint may be of a run that watched another metric

@@ -43,7 +43,7 @@ FLOAT, INT64, BOOL, DOUBLE = 1, 7, 9, 11
 
 
 def no_operator(what: str) -> RunError:
-    return RunError("E0918", f"{what} has no operator in ONNX", exit_code=1)
+    return RunError("E0918", f"{what} has no operator in ONNX")
 
 
 @dataclass(frozen=True)

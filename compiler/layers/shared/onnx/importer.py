@@ -275,4 +275,4 @@ def refused(node: Any, reason: str) -> RunError:
     where = (
         f" (node `{node.name}`)" if node.name else f" (the node that makes `{node.output[0]}`)" if node.output else ""
     )
-    return RunError("E0918", f"the operator {node.op_type}{where} cannot be imported: {reason}", exit_code=1)
+    return RunError("E0918", f"the operator {node.op_type}{where} cannot be imported: {reason}")
