@@ -28,13 +28,16 @@ from compiler.passes.relations.stored_rows import PART
 
 
 @dataclass(frozen=True)
-class Least:
-    """An item of memory with a lower bound on its size. `note`: its composition."""
+class Part:
+    """Something that takes memory, or place in a `file` of a run. `note`: its composition; `sure`: whether it is known
+    before the run how much."""
 
     what: str
     bytes: int
-    note: str
-    span: Span
+    note: str = ""
+    span: Span = NOWHERE
+    sure: bool = True
+    file: str = ""
 
 
 def synapse_counts(model: l0.Model) -> dict[str, float]:
@@ -78,7 +81,7 @@ def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
 _NAMED: Final = 8
 
 
-def least_bytes(model: l0.Model, most: int = _NAMED) -> list[Least]:
+def least_bytes(model: l0.Model, most: int = _NAMED) -> list[Part]:
     """Memory needed on every target: states of neurons, stored synapses, layers. The `most` largest parts by name,
     largest first, the others together."""
     real = 8 if model.numerics.precision == "float64" else 4
@@ -86,22 +89,22 @@ def least_bytes(model: l0.Model, most: int = _NAMED) -> list[Least]:
     if model.network is not None and model.train is not None:
         found += _of_layers(model.network, model.train.batch, real)
     named = heapq.nlargest(most, found, key=lambda x: x[0])
-    out = [Least(what(), size, note(), span) for size, what, note, span in named]
+    out = [Part(what(), size, note(), span) for size, what, note, span in named]
     rest = sum(x[0] for x in found) - sum(x.bytes for x in out)
-    return [*out, Least("all else", rest, "", NOWHERE)] if rest else out
+    return [*out, Part("all else", rest)] if rest else out
 
 
-_Part = tuple[int, Callable[[], str], Callable[[], str], Span]
+_Item = tuple[int, Callable[[], str], Callable[[], str], Span]
 """Bytes, and what makes name and note: most are never shown."""
 
 
-def _of_neurons(model: l0.Model, real: int) -> Iterator[_Part]:
+def _of_neurons(model: l0.Model, real: int) -> Iterator[_Item]:
     for p in model.populations:
         size = p.size * (len(p.neuron.state) + len(p.neuron.inputs)) * real
         yield size, partial(str, p.name), partial("{:,} neurons".format, p.size), p.span
 
 
-def _of_synapses(model: l0.Model, real: int) -> Iterator[_Part]:
+def _of_synapses(model: l0.Model, real: int) -> Iterator[_Item]:
     """One part for each family."""
     populations = {p.name: p for p in model.populations}
     for f in model.projections:
@@ -122,7 +125,7 @@ def _of_synapses(model: l0.Model, real: int) -> Iterator[_Part]:
         yield math.ceil(each * count), name, partial(f"{{:,}} {what}".format, count), f.span
 
 
-def _of_layers(network: l0.Network, batch: int, real: int) -> Iterator[_Part]:
+def _of_layers(network: l0.Network, batch: int, real: int) -> Iterator[_Item]:
     """Results of a batch and, for layers that know them without being lowered, weights."""
     shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
     for x in network.layers:

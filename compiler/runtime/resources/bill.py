@@ -22,7 +22,7 @@ from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import bytes_text
 from compiler.core.source import NOWHERE, Span
 from compiler.layout.plan_memory import place
-from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes
+from compiler.passes.relations.expected_sizes import Part, expected_sizes, least_bytes
 from compiler.runtime.common.options import Options
 from compiler.runtime.resources.recorded import SPIKE_RATE, Sized, written_by
 from compiler.runtime.resources.room import Room, device_room, disk_room, memory_room
@@ -40,17 +40,6 @@ HELP: Final = {
 
 _DEVICES: Final = {"cuda": "memory of the GPU", "opencl": "memory of the device"}
 """Targets with memory of their own."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Something that takes place. `sure`: whether that is known before the run."""
-
-    what: str
-    bytes: int
-    note: str
-    span: Span
-    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ class Need:
 
 def least_needs(model: l0.Model, options: Options) -> tuple[Need, ...]:
     """What is known of a model before it is lowered: the least memory, and what is recorded."""
-    parts = tuple(Part(x.what, x.bytes, x.note, x.span) for x in least_bytes(model))
+    parts = tuple(least_bytes(model))
     room = device_room(options.target, options.device or 0)
     kind = _DEVICES.get(options.target, "memory")
     memory = memory_room() if options.target not in _DEVICES else room
@@ -105,7 +94,7 @@ def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, 
     arenas = unshared
     if room is not None and unshared + constants > room.bytes // 2:
         arenas = sum(place(merged, sizes, backend.capabilities.apart).arena_bytes.values())
-    host = Part("constants, as the host holds them", constants, "", NOWHERE)
+    host = Part("constants, as the host holds them", constants)
     if not on_device:
         beside = _workspace(merged)
         whole = tuple(sorted((*parts, host, beside), key=lambda p: (-p.bytes, p.what)))
@@ -123,7 +112,7 @@ def _workspace(merged: l2.Merged) -> Part:
             for number, taken in enumerate(rows.scalars[t.body.scratch]):
                 if int(str(taken)) > most:
                     most, path = int(str(taken)), rows.paths[number] if rows.paths else t.name
-    return Part("workspace of contractions", most, f"`{path}`" if path else "", NOWHERE)
+    return Part("workspace of contractions", most, f"`{path}`" if path else "")
 
 
 def refuse_memory(merged: l2.Merged, backend: Backend, options: Options) -> None:
@@ -132,8 +121,7 @@ def refuse_memory(merged: l2.Merged, backend: Backend, options: Options) -> None
 
 
 def _on_disk(model: l0.Model, options: Options, lowered: Sized | None = None) -> Need:
-    items = written_by(model, lowered)
-    parts = tuple(Part(w.what, w.bytes, w.note, w.span, w.sure) for w in items)
+    parts = tuple(written_by(model, lowered))
     folder = options.out if options.out is not None else options.runs_dir
     return Need("on disk", sum(p.bytes for p in parts), parts, disk_room(Path(folder)))
 
