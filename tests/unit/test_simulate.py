@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from backends.protocol import Instance
 from compiler.core.diagnostics import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import Health
+from compiler.runtime.record.record import SpikeWriter
+from compiler.runtime.record.writers import Writers
+from compiler.runtime.session import Session
 from compiler.runtime.spiking.simulate import simulate
 
 TEXT = """
@@ -80,8 +83,11 @@ def run(
 ) -> int:
     """The last step; no time passes that would ask for a drain."""
     monkeypatch.setattr("compiler.runtime.spiking.simulate.FLUSH_SECONDS", 1e9)
-    parts = cast(Instance, instance), model, [writer], [], cast(Health, healthy or Healthy())
-    return simulate(*parts, Stop(), Progress()).step
+    prepared = SimpleNamespace(model=model)
+    session = SimpleNamespace(prepared=prepared, instance=instance, stop=Stop(), progress=Progress())
+    return simulate(
+        cast(Session, session), Writers(spikes=cast(SpikeWriter, writer)), cast(Health, healthy or Healthy())
+    ).step
 
 
 def test_drained_when_full_and_at_the_ends(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 Assumes: a folder; files that are there are continued.
 Guarantees: every file is closed in any case, when the given stack is.
-Does not: drain.
+Does not: decide when.
 """
 
 from __future__ import annotations
@@ -53,6 +53,19 @@ class Writers:
     def drained(self) -> tuple[SpikeWriter | TraceWriter | RateWriter, ...]:
         """Those that drain buffers of the instance."""
         return tuple(w for w in (self.spikes, self.events, self.traces, self.rates) if w is not None)
+
+    def drain(self, instance: Instance, keep: bool = True) -> None:
+        """Empty the buffers of the instance into memory; with keep=False their contents are dropped."""
+        for writer in self.drained:
+            writer.drain(instance, keep=keep)
+
+    def flush(self, durable: bool = False) -> None:
+        """Write all that was drained and sampled, for readers, or (`durable`) as far as the disk."""
+        for writer in (*self.drained, *self.sampled):
+            if durable:
+                writer.sync()
+            else:
+                writer.flush()
 
 
 def open_writers(

@@ -36,9 +36,7 @@ def run_spiking(session: Session) -> Outcome:
     model, program = session.prepared.model, session.prepared.lowered.merged
     assert model.simulate is not None
     start = _begin(session)
-    done = start.step
     check_signs(model, program, session.instance)
-    health = Health(program, model)
     with recording(session.folder), ExitStack() as opened:
         writers = open_writers(session.folder, model, program, session.instance, start.step, start.begun.rates, opened)
         criterion = None if model.simulate.stop is None else Criterion(model, program, start.begun.held)
@@ -48,19 +46,8 @@ def run_spiking(session: Session) -> Outcome:
             checkpoints.adopt(start.checkpoint)
         if model.simulate.checkpoints is not None:
             session.progress.tell(f"should this run be killed, go on with `--resume {session.folder}`")
-        result = simulate(
-            session.instance,
-            model,
-            writers.drained,
-            writers.sampled,
-            health,
-            session.stop,
-            session.progress,
-            done,
-            checkpoints,
-            criterion,
-            start.ended,
-        )
+        health = Health(program, model)
+        result = simulate(session, writers, health, start.step, checkpoints, criterion, start.ended)
     checkpoints.write(result.step)
     counts = dict(writers.spikes.counts) if writers.spikes is not None else {}
     window = start.begun.recorded_from, max(result.step - model.simulate.warmup, 0)

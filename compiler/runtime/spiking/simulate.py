@@ -17,46 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import compiler.ir.level0.model as l0
 from backends.protocol import Instance
 from compiler.core.diagnostics import RunError
-from compiler.runtime.common.progress import Progress
-from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import STEPS, Health
+from compiler.runtime.record.record_synapses import SynapseWriter
+from compiler.runtime.record.tables import Criterion, TableWriter
+from compiler.runtime.record.writers import Writers
+from compiler.runtime.session import Session
 
 BLOCK_SECONDS = 0.1  # target wall time of a block: the longest delay of a signal
 FLUSH_SECONDS = 1.0  # least time between two flushes: what a killed run may lose
 FLUSH_SHARE = 50  # the same in units of the duration of the last flush
-
-
-class Writer(Protocol):
-    """Moves records from an instance to disk."""
-
-    def drain(self, instance: Instance, keep: bool = True) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def sync(self) -> None: ...
-
-
-class Sampler(Protocol):
-    """Reads an instance at the ends of certain steps, and writes what it read."""
-
-    def next_sample(self, done: int) -> int: ...
-
-    def sample(self, instance: Instance, done: int) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def sync(self) -> None: ...
-
-
-class Ends(Protocol):
-    """A criterion that ends a run."""
-
-    def next_sample(self, done: int) -> int: ...
-
-    def met(self, instance: Instance, done: int) -> bool: ...
 
 
 class Checkpoints(Protocol):
@@ -83,27 +54,24 @@ class SimulationResult:
 
 
 def simulate(
-    instance: Instance,
-    model: l0.Model,
-    writers: Sequence[Writer],
-    samplers: Sequence[Sampler],
+    session: Session,
+    writers: Writers,
     health: Health,
-    stop: Stop,
-    progress: Progress,
     done: int = 0,
     checkpoints: Checkpoints | None = None,
-    criterion: Ends | None = None,
+    criterion: Criterion | None = None,
     ended: bool = False,
 ) -> SimulationResult:
     """Run the steps after step `done` to the end; none when the criterion has `ended` the run. Raises RunError (E0908)
     when a state is not finite."""
+    model, instance, stop, progress = session.prepared.model, session.instance, session.stop, session.progress
     assert model.simulate is not None
     dt, warmup = model.simulate.dt, model.simulate.warmup
     begin_step, last = done, warmup + model.simulate.steps
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drained, next_look = 8, True, done + STEPS
-    records, samples = _Records(instance, writers, samplers), Samples(samplers, criterion)
+    next_flush, samples = time.perf_counter() + FLUSH_SECONDS, Samples(writers.sampled, criterion)
     samples.begin(instance, done)
     samples.ended = ended
     try:
@@ -119,12 +87,14 @@ def simulate(
             now = time.perf_counter()
             block = next_block(block, now - begin, ran == wanted)
             saved = checkpoints is not None and done < last and checkpoints.due(done)
-            flushed = now >= records.next_flush or saved
+            flushed = now >= next_flush or saved
             drained = ran < wanted or done == warmup or flushed
             if drained:
-                records.drain(keep=done > warmup)
+                writers.drain(instance, keep=done > warmup)
             if flushed:
-                records.flush(now, durable=saved)
+                writers.flush(durable=saved)
+                flushed_at = time.perf_counter()
+                next_flush = flushed_at + max(FLUSH_SECONDS, FLUSH_SHARE * (flushed_at - now))
             where = f"by step {done} ({done * dt - warmup * dt:g} ms)"
             health.look_at_step(instance, where, done == next_look)
             next_look += STEPS if done == next_look else 0
@@ -136,8 +106,8 @@ def simulate(
             progress.update(simulated, f"{total}, {factor:.3g} x real time")
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)")
     finally:
-        records.drain(keep=done > warmup)  # also after a failure, for diagnosis
-        records.flush(time.perf_counter())
+        writers.drain(instance, keep=done > warmup)  # also after a failure, for diagnosis
+        writers.flush()
         progress.finish()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     interrupted = None if samples.ended or done == last else stop.number
@@ -167,14 +137,14 @@ def _next_stop(done: int, warmup: int, last: int, samples: Samples, checkpoints:
 class Samples:
     """What reads the instance at the ends of certain steps. `ended`: the criterion was met."""
 
-    def __init__(self, samplers: Sequence[Sampler], criterion: Ends | None) -> None:
+    def __init__(self, samplers: Sequence[SynapseWriter | TableWriter], criterion: Criterion | None) -> None:
         self._samplers, self._criterion = samplers, criterion
         self.ended = False
 
     def next(self, done: int) -> list[int]:
         """The steps at whose ends the next samples are due."""
-        found: list[Sampler | Ends] = [*self._samplers, *([] if self._criterion is None else [self._criterion])]
-        return [x.next_sample(done) for x in found]
+        criterion = () if self._criterion is None else (self._criterion,)
+        return [x.next_sample(done) for x in (*self._samplers, *criterion)]
 
     def begin(self, instance: Instance, done: int) -> None:
         """What is sampled before the first step (the criterion was tested by the run that came so far)."""
@@ -185,26 +155,3 @@ class Samples:
         """What is due at the end of step `done`."""
         self.begin(instance, done)
         self.ended = self._criterion is not None and self._criterion.met(instance, done)
-
-
-class _Records:
-    """All writers of a run. `next_flush`: when the drained records are flushed to the files next."""
-
-    def __init__(self, instance: Instance, writers: Sequence[Writer], samplers: Sequence[Sampler]) -> None:
-        self._instance, self._writers = instance, writers
-        self._files: list[Writer | Sampler] = [*writers, *samplers]
-        self.next_flush = time.perf_counter() + FLUSH_SECONDS
-
-    def drain(self, keep: bool) -> None:
-        for writer in self._writers:
-            writer.drain(self._instance, keep=keep)
-
-    def flush(self, begin: float, durable: bool = False) -> None:
-        """Flush all drained records for readers; `begin`: the time of the call; `durable`: fsync, too."""
-        for file in self._files:
-            if durable:
-                file.sync()
-            else:
-                file.flush()
-        end = time.perf_counter()
-        self.next_flush = end + max(FLUSH_SECONDS, FLUSH_SHARE * (end - begin))

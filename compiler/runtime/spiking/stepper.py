@@ -36,6 +36,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.health import STEPS, Health
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.record.continued import copy_up_to
+from compiler.runtime.record.record import SpikeWriter
 from compiler.runtime.record.tables import TABLES, Criterion, table_rows
 from compiler.runtime.record.writers import Writers, open_writers
 from compiler.runtime.signs import check_signs
@@ -158,8 +159,7 @@ class Stepper:
         return min([*stops, *self._samples.next(self.done)])
 
     def _drain(self) -> None:
-        for writer in self._writers.drained:
-            writer.drain(self.instance, keep=self.done > self.simulate.warmup)
+        self._writers.drain(self.instance, keep=self.done > self.simulate.warmup)
 
     @property
     def ended(self) -> bool:
@@ -203,10 +203,7 @@ class Stepper:
         if self._writers.spikes is None or population not in self._writers.spikes.counts:
             help = f"write `record: [spikes: {{from: {population}}}]` in the model"
             raise refused(f"the model does not record the spikes of `{population}`", help)
-        with _Held():
-            self._drain()
-            times = self._writers.spikes.read(f"spikes/{population}/timestamps")
-            return times, self._writers.spikes.read(f"spikes/{population}/node_ids").astype(np.int64)
+        return self._listed(self._writers.spikes, population)
 
     def events(self, owner: str, event: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """(times in ms, neurons) of all recorded events so far, of a population or a projection, this with its
@@ -215,6 +212,9 @@ class Stepper:
         if writer is None or name not in writer.counts:
             help = f"write `record: [events: {{from: {owner.partition('[')[0]}, events: [{event}]}}]` in the model"
             raise refused(f"the model does not record the events `{event}` of `{owner}`", help)
+        return self._listed(writer, name)
+
+    def _listed(self, writer: SpikeWriter, name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         with _Held():
             self._drain()
             times = writer.read(f"spikes/{name}/timestamps")
@@ -288,7 +288,7 @@ class Stepper:
 
     def _moved(self, done: int, rests: Mapping[str, npt.NDArray[np.float64]], passed: bool, held: int) -> None:
         before = self._records if passed else None
-        self._drain_away()
+        self._writers.drain(self.instance, keep=False)  # what comes after the state that is restored
         self._files.close()
         self._steps = [done]
         self._saved = {n: at for n, at in self._saved.items() if at <= done and passed}
@@ -299,11 +299,6 @@ class Stepper:
         """The criterion was met so often in a row."""
         if self._criterion is not None:
             self._criterion.held = held
-
-    def _drain_away(self) -> None:
-        """Empty the buffers of what comes after the state that is restored."""
-        for writer in self._writers.drained:
-            writer.drain(self.instance, keep=False)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint, as a run does, which `netloom run --resume` reads. Raises RunError (E0930)."""
