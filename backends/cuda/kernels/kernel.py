@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 import backends.kernel_ir.stmt as ir
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
@@ -86,6 +88,14 @@ class Shared:
             return self
         users = (k for k in self.users if numbers.get(k.template.index, frozenset()) & self.numbers)
         return replace(self, users=tuple(users))
+
+
+def structure(fields: str, size: int | None = None) -> np.dtype[np.void]:
+    """A structure that kernels read: "from:u8 at,pitch:i4" names its fields, with NumPy's types. `size`: its bytes, if
+    there are more behind them."""
+    named = [(name, kind) for names, kind in (x.split(":") for x in fields.split()) for name in names.split(",")]
+    names, formats = zip(*named, strict=True)
+    return np.dtype({"names": names, "formats": formats, "itemsize": size or np.dtype(named).itemsize})
 
 
 def read_by(k: Kernel, functions: Iterable[Function]) -> set[str]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-
 import compiler.ir.level2.program as l2
+from backends.cuda.kernels.kernel import structure
 from backends.cuda.persistent import spread
 from backends.cuda.persistent.rnn_plan import Shapes
 from compiler.strategies import spread_rnn
@@ -37,30 +36,13 @@ EXPECTED: Final = 4096
 """Bytes of an array that a link reads of a sample, up to which they are prefetched while the stage before runs."""
 MOVE: Final = 16
 """Bits of a move (what a word of a record is further on in each turn) that say which word it is."""
-MATRIX: Final = np.dtype(
-    [("from", "u8"), ("by_row", "i8"), ("rows", "i4"), ("columns", "i4"), ("at", "i4"), ("pitch", "i4")]
-)
-STAGE: Final = np.dtype(
-    [
-        *((name, "i4") for name in ("moves", "what", "outs", "bits", "split", "ways")),
-        *((name, "i4") for name in ("products", "fresh", "mine", "rows", "reads", "unused")),
-    ]
-)
-FACTOR: Final = np.dtype(
-    [
-        ("values", "u8"),
-        ("by_sample", "i8"),
-        *((name, "i4") for name in ("at", "by_out", "by_term", "slot", "fresh", "terms", "pitch", "unused")),
-    ]
-)
-READ: Final = np.dtype([("from", "u8"), ("bytes", "i8")])
-FEED: Final = np.dtype([("slot", "i4"), ("pitch", "i4")])
-CHAIN: Final = np.dtype(
-    [
-        ("samples", "i8"),
-        *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "mine")),
-        *((name, "i4") for name in ("end", "many", "times", "line", "unused", "unused_2")),
-    ]
+MATRIX: Final = structure("from:u8 by_row:i8 rows,columns,at,pitch:i4")
+STAGE: Final = structure("moves,what,outs,bits,split,ways,products,fresh,mine,rows,reads,unused:i4")
+FACTOR: Final = structure("values:u8 by_sample:i8 at,by_out,by_term,slot,fresh,terms,pitch,unused:i4")
+READ: Final = structure("from:u8 bytes:i8")
+FEED: Final = structure("slot,pitch:i4")
+CHAIN: Final = structure(
+    "samples:i8 matrices,stages,record,values,sums,turn,records,mine,end,many,times,line,unused,unused_2:i4"
 )
 """nl_matrix, nl_stage, nl_factor, nl_link_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
 

@@ -9,37 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
+from backends.cuda.kernels.kernel import structure
 
 NAME: Final = "nl_spread_chain"
-KEPT: Final = np.dtype(
-    [
-        ("from", "u8"),
-        ("by_out", "i8"),
-        ("by_term", "i8"),
-        *((name, "i4") for name in ("outs", "terms", "at", "pitch", "bits", "unused")),
-    ]
+KEPT: Final = structure("from:u8 by_out,by_term:i8 outs,terms,at,pitch,bits,unused:i4")
+PANEL: Final = structure("values:u8 by_sample:i8 terms,at,pitch,rows,first,unused,unused_2,unused_3:i4")
+STAGE: Final = structure(
+    "moves,what,outs,bits,panels,side,ways,tiles,across,part,line,chunk,chunks,meets,rows,reads:i4 "
+    "products,depth,wide,terms:i4"
 )
-PANEL: Final = np.dtype(
-    [
-        ("values", "u8"),
-        ("by_sample", "i8"),
-        *((name, "i4") for name in ("terms", "at", "pitch", "rows", "first", "unused", "unused_2", "unused_3")),
-    ]
-)
-STAGE: Final = np.dtype(
-    [
-        *((name, "i4") for name in ("moves", "what", "outs", "bits", "panels", "side", "ways", "tiles")),
-        *((name, "i4") for name in ("across", "part", "line", "chunk", "chunks", "meets", "rows", "reads")),
-        *((name, "i4") for name in ("products", "depth", "wide", "terms")),
-    ]
-)
-SPREAD: Final = np.dtype(
-    [
-        ("samples", "i8"),
-        *((name, "i4") for name in ("members", "matrices", "stages", "record", "sums", "values", "records")),
-        *((name, "i4") for name in ("end", "many", "times", "line", "unused", "unused_2", "unused_3")),
-    ]
+SPREAD: Final = structure(
+    "samples:i8 members,matrices,stages,record,sums,values,records,end,many,times,line,unused,unused_2,unused_3:i4"
 )
 """nl_kept, nl_panel, nl_spread_stage and nl_spread_of of templates/spread.cu.j2."""
 SPARE: Final = 4

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
+from backends.cuda.kernels.kernel import structure
 from backends.cuda.kernels.launch_geometry import Words, Work, propagated
 from compiler.layout.write_tables import with_columns
 
@@ -26,13 +27,7 @@ WORDS: Final = 1024
 """Of 64 bits that a block has room for, of all deliveries of a wave."""
 FINENESS: Final = (32, 64, 128, 256)
 """Synapses of a unit."""
-_SOURCE: Final = np.dtype(
-    [
-        *((name, "<u8") for name in ("count", "list", "room", "slots", "delay")),
-        *((name, "<u4") for name in ("first", "rows", "synapses", "unused")),
-        ("units", "<u4", (len(FINENESS),)),
-    ]
-)
+_SOURCE: Final = structure(f"count,list,room,slots,delay:u8 first,rows,synapses,unused:u4 units:{len(FINENESS)}u4")
 """nl_source of templates/waves.cu.j2."""
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.c_family.device_library import long_functions
-from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.kernel import BLOCK, structure
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
 from backends.cuda.kernels.synapse_loops import EVENT
 from backends.cuda.waves.barrier_placement import alike, meetings
@@ -52,18 +52,11 @@ ROOM: Final = 4096
 """Bytes of a block for work items and their rows."""
 _NONE: Final = (1 << 32) - 1
 """The function of a block without work items."""
-_FIELDS: Final = (
-    "self:u8 memory:u8 chunk:i8 group:u4 row:u4 part:u4 parts:u4 function:u4 later:i4 next:u4 more:u4 place:u4"
-)
-WORK_ITEM: Final = np.dtype(
-    {
-        "names": [x.split(":")[0] for x in _FIELDS.split()],
-        "formats": [x.split(":")[1] for x in _FIELDS.split()],
-        "itemsize": 64,
-    }
+WORK_ITEM: Final = structure(
+    "self,memory:u8 chunk:i8 group,row,part,parts,function:u4 later:i4 next,more,place:u4", size=64
 )
 """nl_errand of templates/waves.cu.j2."""
-_FUNCTION: Final = [x.split(":")[0] for x in _FIELDS.split()].index("function")
+_FUNCTION: Final = (WORK_ITEM.names or ()).index("function")
 
 Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
