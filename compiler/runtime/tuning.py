@@ -42,7 +42,7 @@ from compiler.tune.forks import Settled, Ways, settle
 from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
 from compiler.tune.measure import Bench, Measured, Timer, compiled, kept_at, measure, together
 from compiler.tune.only import selected, selected_forks
-from compiler.tune.report import contraction_ways, fork_rows, layer_ways, one_way, rows
+from compiler.tune.report import fork_rows, one_way, rows, ways
 from compiler.tune.result import Step, TuneResult
 from compiler.tune.sites import Site, sites
 from compiler.tune.whole import in_turn, known, settled
@@ -170,8 +170,9 @@ def tune_model(
     write_lock(file, model.name, model.backend, made_with(model.backend), entries, factors(measured), others)
     device = model.capabilities.device
     every = (*rows(tuned, limits(model.backend), model.precision.bytes), *fork_rows(forked))
-    ways = contraction_ways(tuned), layer_ways(forked)
-    return TuneResult(file, *ways, every, model.warnings, left, tuple(steps), model.single, device.name)
+    return TuneResult(
+        file, ways(tuned), ways(forked), every, model.warnings, left, tuple(steps), model.single, device.name
+    )
 
 
 def _forked(

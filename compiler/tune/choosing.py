@@ -19,6 +19,7 @@ from typing import Final
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, text_of
 from compiler.tune.measure import Measured
+from compiler.tune.sites import Site
 
 TOLERANCE: Final = 0.05
 """What a way has to be faster by, to be taken instead of one that needs no other text, or that the rules say."""
@@ -39,13 +40,16 @@ class Tuned:
     """What is faster alone, but not in a whole step (compiler/tune/whole.py)."""
 
     @property
-    def microseconds(self) -> float:
-        return self.measured.microseconds[identity(self.choice)]
+    def site(self) -> Site:
+        return self.measured.site
 
     @property
-    def before(self) -> float:
-        """Microseconds of the candidate of the rules."""
-        return self.measured.microseconds[identity(self.measured.site.ways[0])]
+    def way(self) -> str:
+        return identity(self.choice)
+
+    @property
+    def microseconds(self) -> Mapping[str, float]:
+        return self.measured.microseconds
 
 
 def choose_all(measured: Sequence[Measured], before: Mapping[str, str] | None = None) -> dict[str, Choice | None]:

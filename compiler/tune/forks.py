@@ -24,18 +24,13 @@ Race = Callable[[str, Ways, Ways], tuple[float, float]]
 class Settled:
     """The way of a fork, and microseconds of a step in each of its ways."""
 
-    fork: Fork
+    site: Fork
     way: str
     microseconds: Mapping[str, float]
 
     @property
     def path(self) -> str:
-        return self.fork.path
-
-    @property
-    def before(self) -> float:
-        """In the way of the rules."""
-        return self.microseconds[self.fork.ways[0]]
+        return self.site.path
 
 
 def settle(

@@ -113,19 +113,18 @@ def write_lock(
 
 
 def _entry(e: Tuned | Settled) -> dict[str, Any]:
-    from compiler.tune.forks import Settled
+    from compiler.tune.choosing import Tuned
 
-    if isinstance(e, Settled):
-        own = {"strategy": e.way, "literals": {}, "tiles": {}}
-        return own | {"microseconds": dict(e.microseconds), "problem": e.fork.problem}
-    choice = e.choice
+    choice = e.choice if isinstance(e, Tuned) else None
     entry: dict[str, Any] = {
-        "strategy": "nest" if choice is None else choice.strategy,
+        "strategy": e.way if choice is None else choice.strategy,
         "literals": {} if choice is None else dict(choice.literals),
         "tiles": {} if choice is None else dict(tuned(choice)),
-        "microseconds": dict(e.measured.microseconds),
-        "problem": e.measured.site.problem,
+        "microseconds": dict(e.microseconds),
+        "problem": e.site.problem,
     }
+    if not isinstance(e, Tuned):
+        return entry
     if e.measured.wrong:
         entry["wrong"] = list(e.measured.wrong)
     if e.instead:

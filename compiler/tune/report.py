@@ -24,7 +24,7 @@ from compiler.tune.sites import workspace_of
 def rows(tuned: Iterable[Tuned], device: Target, real: int) -> Iterator[Row]:
     """The candidates of all contractions, by path."""
     for t in tuned:
-        site, found = t.measured.site, t.measured
+        site, found = t.site, t.measured
         least = site.least_microseconds(device, real)
         for way in sorted(site.ways, key=lambda w: found.microseconds[identity(w)]):
             name = identity(way)
@@ -36,8 +36,8 @@ def rows(tuned: Iterable[Tuned], device: Target, real: int) -> Iterator[Row]:
                 least / time if time and least else None,
                 workspace_of(way),
                 found.errors.get(name),
-                name == identity(t.choice),
-                name == identity(site.ways[0]),
+                name == t.way,
+                name == site.names[0],
                 name in found.wrong,
             )
 
@@ -46,19 +46,13 @@ def fork_rows(settled: Iterable[Settled]) -> Iterator[Row]:
     """The ways of all forks, by path."""
     for x in sorted(settled, key=lambda x: x.path):
         for way, time in sorted(x.microseconds.items(), key=lambda item: item[1]):
-            yield Row(x.path, way, time, None, 0, None, way == x.way, way == x.fork.ways[0], False)
+            yield Row(x.path, way, time, None, 0, None, way == x.way, way == x.site.names[0], False)
 
 
-def contraction_ways(tuned: Iterable[Tuned]) -> tuple[Way, ...]:
-    """What was chosen for each contraction."""
-    return tuple(
-        Way(t.path, identity(t.choice), identity(t.measured.site.ways[0]), t.microseconds, t.before) for t in tuned
-    )
-
-
-def layer_ways(settled: Iterable[Settled]) -> tuple[Way, ...]:
-    """What was chosen for each fork."""
-    return tuple(Way(x.path, x.way, x.fork.ways[0], x.microseconds[x.way], x.before) for x in settled)
+def ways(found: Iterable[Tuned | Settled]) -> tuple[Way, ...]:
+    """What was chosen for each contraction or fork."""
+    each = ((x, x.site.names[0]) for x in found)
+    return tuple(Way(x.path, x.way, rule, x.microseconds[x.way], x.microseconds[rule]) for x, rule in each)
 
 
 def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int]:

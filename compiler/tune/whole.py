@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned
 from compiler.tune.result import Step
 
@@ -48,20 +47,20 @@ def settled(phase: str, tuned: Sequence[Tuned], race: Race) -> tuple[tuple[Tuned
 
 
 def _differs(t: Tuned) -> bool:
-    return identity(t.choice) != identity(t.measured.site.ways[0])
+    return t.way != t.site.names[0]
 
 
 def _gain(t: Tuned) -> float:
-    return t.before - t.microseconds
+    return t.microseconds[t.site.names[0]] - t.microseconds[t.way]
 
 
 def _by_rule(t: Tuned) -> Tuned:
-    return replace(t, choice=t.measured.site.ways[0], instead=identity(t.choice))
+    return replace(t, choice=t.site.ways[0], instead=t.way)
 
 
 def known(t: Tuned, instead: str) -> Tuned:
     """The choice, or the rule's where the choice went back to it before (`instead` of it)."""
-    return _by_rule(t) if instead and identity(t.choice) == instead else t
+    return _by_rule(t) if instead and t.way == instead else t
 
 
 def in_turn(first: Callable[[], float], second: Callable[[], float], rounds: int = ROUNDS) -> tuple[float, float]:
