@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
@@ -90,26 +90,29 @@ def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     return sides(par, red, (template.strided["x0"].dims, template.strided["x1"].dims))
 
 
-def _formal(template: l2.Template, contract: l2.Contract, number: int) -> str:
-    """The row operand (0) or the column operand (1)."""
-    rows = sides_of(template, contract.nest).rows
-    return f"x{rows if number == 0 else 1 - rows}"
+@dataclass(frozen=True)
+class _Factor:
+    """An operand of a product. `deep`: its terms are contiguous in memory; `stored`: it is bf16 there."""
+
+    formal: str
+    access: l2.Strided
+    deep: bool
+    stored: bool
 
 
-def _is_deep(template: l2.Template, contract: l2.Contract, number: int) -> bool:
-    """Whether terms of that operand are contiguous in memory."""
-    last = [a for a in template.strided[_formal(template, contract, number)].axes if a.stride == 1]
-    return bool(last) and all(d in sides_of(template, contract.nest).k for a in last for d, _ in a.terms)
+def _factors(template: l2.Template, contract: l2.Contract) -> list[_Factor]:
+    """The row operand and the column operand."""
+    found, dtypes = sides_of(template, contract.nest), {f.name: f.dtype for f in template.formals}
+    made = []
+    for formal in (f"x{found.rows}", f"x{1 - found.rows}"):
+        access = template.strided[formal]
+        last = [a for a in access.axes if a.stride == 1]
+        deep = bool(last) and all(d in found.k for a in last for d, _ in a.terms)
+        made.append(_Factor(formal, access, deep, dtypes[formal] is DType.BF16))
+    return made
 
 
 # -------------------------------------------------------------------------------------- shared kernels
-
-
-def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
-    """Numbers of guarded indices of the row operand and of the column operand."""
-    rows = sides_of(template, contract.nest).rows
-    first, second = (len(template.strided[f"x{x}"].guards) for x in (rows, 1 - rows))
-    return first, second
 
 
 def shared_name(template: l2.Template, contract: l2.Contract) -> str:
@@ -123,16 +126,10 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
         own = direct.parts_of(contract.strategy) is None
         name = f"{contract.strategy}_{taps}" + (f"_step_{step}_tap_{tap}" if own else "")
         return "_of_".join([name, *("_by_".join(map(str, x)) for x in [direct.chosen(contract)] if x)])
-    parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
-    types = [f"{part}_bf16" if x else part for part, x in zip(parts, _stored(template, contract), strict=True)]
-    return "_".join([contract.strategy, *types])
-
-
-def _stored(template: l2.Template, contract: l2.Contract) -> tuple[bool, bool]:
-    """Whether the row operand and the column operand are bf16 in memory."""
-    rows = sides_of(template, contract.nest).rows
-    types = {f.name: f.dtype for f in template.formals}
-    return types[f"x{rows}"] is DType.BF16, types[f"x{1 - rows}"] is DType.BF16
+    parts = [contract.strategy]
+    for x in _factors(template, contract):
+        parts.append((f"guarded_{len(x.access.guards)}" if x.access.guards else "plain") + "_bf16" * x.stored)
+    return "_".join(parts)
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -141,7 +138,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         return []
     name, strategy = shared_name(template, contract), contract.strategy
     if strategy in tensor_products.KINDS:
-        deep = [_is_deep(template, contract, number) for number in (0, 1)]
+        deep = [x.deep for x in _factors(template, contract)]
         name += _ACROSS[2 * (not deep[0]) + (not deep[1])]
         kind = ", ".join([tensor_products.KINDS[strategy], *map(_truth, deep)])
         call = f"nl_tensor_product<{kind}>"
@@ -155,8 +152,8 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
-            given = zip(_guards(template, contract), _stored(template, contract), strict=True)
-            readers = [f"nl_reader<{count}, {'nl_bfloat' if stored else 'real'}>" for count, stored in given]
+            given = [(len(x.access.guards), "nl_bfloat" if x.stored else "real") for x in _factors(template, contract)]
+            readers = [f"nl_reader<{count}, {element}>" for count, element in given]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
         return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, waits=strategy == matmul.NAME)]
     if strategy == fft_conv.NAME:
@@ -312,7 +309,7 @@ def shared_names(
         "loaders": _LOADERS,
         "square": tensor_cores.SQUARE,
         "room": {
-            "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,
+            "guards": max((len(x.access.guards) for t, c in products for x in _factors(t, c)), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "matmul_bytes": matmul.STAGES_BYTES,
@@ -380,10 +377,10 @@ class _Printer:
     """The texts for the skeletons."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
-        self.k, self.contract = k, contract
+        self.k = k
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
-        self.sides = sides_of(k.template, contract.nest)
+        self.sides, self.factors = sides_of(k.template, contract.nest), _factors(k.template, contract)
 
     def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
@@ -424,12 +421,13 @@ class _Printer:
     def operand(self, number: int, whole: bool) -> Iterator[tuple[str, Operand]]:
         """Members of the row operand (0) or the column operand (1), but for `whole` ones: how many dims its sides have,
         and whether it is contiguous in memory along K."""
-        formal = _formal(self.k.template, self.contract, number)
-        access = self.k.template.strided[formal]
-        yield "data", self._pointer(formal)
+        factor = self.factors[number]
+        access, pointer = factor.access, self.k.pointers[factor.formal]
+        # bf16 elements too, whatever the structure calls them
+        yield "data", cast("const real *", pointer) if factor.stored else pointer
         yield "first", total(self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0)
         if not whole:
-            yield "deep_first", _truth(_is_deep(self.k.template, self.contract, number))
+            yield "deep_first", _truth(factor.deep)
         yield from ((f"guards[{n}]", self._guard(a)) for n, a in enumerate(access.guards))
         own = (*self.sides.batch, *(self.sides.m, self.sides.n)[number])
         for side, dims in (("side", own), ("deep", self.sides.k)):
@@ -456,11 +454,6 @@ class _Printer:
             found["weights"] = self.k.pointers[weight]
         window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
         return found | {f"window.{name}": x for name, x in window}
-
-    def _pointer(self, formal: str) -> Code:
-        """The operand's memory; of bf16 elements, whatever the structure calls it."""
-        pointer = self.k.pointers[formal]
-        return cast("const real *", pointer) if self.k.formal(formal).dtype is DType.BF16 else pointer
 
     def by_m(self) -> bool:
         """Whether the output is contiguous in memory along M."""
