@@ -1,12 +1,12 @@
-"""Unique names in files that are written for users.
+"""Names for users: unique ones in files, and several in a message.
 
-Guarantees: a name stays readable: a number is appended.
+Guarantees: a name that is made unique stays readable: a number is appended.
 Does not: know scopes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 
 def numbered_name(name: str, taken: Set[str]) -> str:
@@ -16,3 +16,9 @@ def numbered_name(name: str, taken: Set[str]) -> str:
         k += 1
         unique = f"{name}_{k}"
     return unique
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` of the names for a message, and how many more there are."""
+    shown = ", ".join(f"`{n}`" for n in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -24,6 +24,7 @@ from backends.registry import backend as backend_of
 from backends.stopwatch import limits, made_with, seconds
 from compiler.core.cache import find_value, keep_value
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
+from compiler.core.names import listed
 from compiler.core.source import Span
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
@@ -39,7 +40,7 @@ from compiler.strategies.pins import Pin, Pins
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned, by_path, choose_all, factors
 from compiler.tune.forks import Settled, Ways, settle
-from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
+from compiler.tune.lock import NAMED, compared, lock_path, section_name, stale, write_lock
 from compiler.tune.measure import Bench, Measured, Timer, compiled, kept_at, measure, together
 from compiler.tune.only import selected, selected_forks
 from compiler.tune.report import fork_rows, one_way, rows, ways
@@ -226,7 +227,7 @@ def check_lock(path: Path, options: Options, wishes: Wishes) -> tuple[Diagnostic
     pins = {p: pin for p, pin in section.pins.items() if p.startswith(own) or not p.startswith("predict@")}
     problems = list(stale(pins, [*model.sites, *model.forks], source, model.span))
     if missing := compared(pins, [*found, *selected_forks(wishes.only, model.forks)]).missing:
-        problems.append(_warning(f"`{source}` has nothing for {named(missing)}", model.span))
+        problems.append(_warning(f"`{source}` has nothing for {listed(missing, NAMED)}", model.span))
     if section.made_with != (here := made_with(model.backend)):
         message = f"the section `{device}` of `{source}` was measured with {section.made_with}; here is {here}"
         problems.append(_warning(message, model.span))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import write_text
+from compiler.core.names import listed
 from compiler.core.source import Span
 from compiler.core.version import VERSION
 from compiler.files.guard import regular, special
@@ -254,7 +255,7 @@ def stale(
     return tuple(
         Diagnostic(
             "W0004",
-            f"`{source}` has {len(paths)} {'entry' if len(paths) == 1 else 'entries'} {why}: {named(paths)}",
+            f"`{source}` has {len(paths)} {'entry' if len(paths) == 1 else 'entries'} {why}: {listed(paths, NAMED)}",
             span,
             "measure again with `netloom tune`, or leave the file out with `--no-lock`",
             severity=Severity.WARNING,
@@ -262,9 +263,3 @@ def stale(
         for paths, why in compared(pins, found).reasons
         if paths
     )
-
-
-def named(paths: Sequence[str]) -> str:
-    """The first of the paths, and how many more there are."""
-    shown = ", ".join(f"`{p}`" for p in paths[:NAMED])
-    return shown + (f" and {len(paths) - NAMED} more" if len(paths) > NAMED else "")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from compiler.core.names import listed
 from compiler.strategies import every as strategies
 from compiler.strategies.choice import Choice
 from compiler.strategies.exchange import KINDS
@@ -80,6 +81,5 @@ def _fits(patterns: Sequence[str], name: str, fits: Fits) -> bool:
 def _every_one_fits(patterns: Sequence[str], names: Sequence[str], what: str, fits: Fits) -> None:
     for pattern in patterns:
         if not any(fits(pattern, name) for name in names):
-            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-            shown = ", ".join(f"`{n}`" for n in names[:12]) + more
-            raise refused(f"`--only`: no {what} fits `{pattern}`", f"there is {shown}" if names else None)
+            help = f"there is {listed(names, 12)}" if names else None
+            raise refused(f"`--only`: no {what} fits `{pattern}`", help)

@@ -20,6 +20,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.diagnostics import RunError, Sink, did_you_mean
+from compiler.core.names import listed
 from compiler.files.guard import regular
 from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.digest import check_digest
@@ -78,17 +79,12 @@ def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> tuple[str, str | No
         for n, s in wanted.items()
         if n in weights and weights[n].shape != s
     ]
-    parts = [f"it has no {_names(missing)}"] * bool(missing)
-    parts += [f"it holds {_names(extra)}, which the network does not have"] * bool(extra)
+    parts = [f"it has no {listed(missing, _LISTED)}"] * bool(missing)
+    parts += [f"it holds {listed(extra, _LISTED)}, which the network does not have"] * bool(extra)
     parts += [*other[:_LISTED], *([f"and {len(other) - _LISTED} more"] if len(other) > _LISTED else [])]
     if not parts:
         return None
     return "; ".join(parts), did_you_mean(missing[0], extra) if missing and extra else None
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(f"`{n}`" for n in names[:_LISTED])
-    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def fitting(path: Path, wanted: Shapes, place: l0.FromFile | None = None) -> dict[str, Reals]:
