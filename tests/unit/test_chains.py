@@ -12,7 +12,7 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent import rnn_plan as cuda_stages
 from backends.cuda.persistent.rnn import FACTOR, FEED, MINE, NAME, READ, RECORDS, chained_templates
 from backends.cuda.persistent.rnn_plan import Schedule, row_bytes, shapes_of, stages_of

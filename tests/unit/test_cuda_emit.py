@@ -15,7 +15,8 @@ from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.emit.translation_units import MOST
 from backends.cuda.kernels.contract import compiled_functions, numbers_of
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
+from backends.cuda.kernels.launch_geometry import array_elements, calls_of, group_size
+from backends.cuda.kernels.launch_work import MOST_BLOCKS, Call, Work
 from backends.cuda.kernels.nests.ways import SHARED
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, calls_due, launch_pattern, nodes

@@ -8,7 +8,8 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.launch_geometry import Work, array_elements, calls_of
+from backends.cuda.kernels.launch_geometry import array_elements, calls_of
+from backends.cuda.kernels.launch_work import Work
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import BackendError
 from compiler.ir.level2.program import Connect, Launch, Merged, Mode, Propagate, Template

@@ -16,7 +16,8 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.launch_geometry import Words, Work, array_elements
+from backends.cuda.kernels.launch_geometry import array_elements
+from backends.cuda.kernels.launch_work import Words, Work
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels, WaveLists

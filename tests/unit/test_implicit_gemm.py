@@ -11,7 +11,8 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.launch_geometry import Work, calls_of
+from backends.cuda.kernels.launch_geometry import calls_of
+from backends.cuda.kernels.launch_work import Work
 from backends.cuda.run.backend import CudaBackend
 from compiler.ir.level0.model import Numerics
 from compiler.ir.level2.program import Launch, Merged

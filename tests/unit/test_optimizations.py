@@ -13,7 +13,8 @@ import pytest
 from backends.c_family.cprint import Dialect, Symbol
 from backends.cuda.emit.emit import emit
 from backends.cuda.emit.translation_units import parts_of
-from backends.cuda.kernels.launch_geometry import Work, calls_of
+from backends.cuda.kernels.launch_geometry import calls_of
+from backends.cuda.kernels.launch_work import Work
 from backends.kernel_ir.expr import code
 from backends.registry import backend
 from compiler.expr.ast import Call, Ref

@@ -327,7 +327,7 @@ def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
 def gathered_pixels(
     template: l2.Template, contract: l2.Contract, number: Number, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], int, tuple[tuple[int, int], ...], tuple[int, int]]:
-    """The image of a convolution by stored_conv as the tensor copy engine sees it (TensorMap of launch_geometry.py):
+    """The image of a convolution by stored_conv as the tensor copy engine sees it (TensorMap of launch_work.py):
     extents, strides in bytes, box, `size` of an element, corners, steps. `number`: of a literal or a column."""
     r = roles(template, contract)
     dims = {d.name: number(d.extent) for d in contract.nest.dims}

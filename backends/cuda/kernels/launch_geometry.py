@@ -10,7 +10,6 @@ Does not: depend on devices beyond what fills them (compiler/strategies/cost/cud
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -21,8 +20,18 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
 from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Number, Roles, gathered_pixels, parts_of, roles
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS
+from backends.cuda.kernels.launch_work import (
+    Call,
+    Ints,
+    TensorMap,
+    Work,
+    in_blocks,
+    in_kernels,
+    places_of,
+    spread,
+)
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, WARP
-from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division
+from backends.kernel_ir.descriptor import CompiledFunction, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
@@ -48,116 +57,8 @@ from compiler.strategies.cuda.fused_attention import ROWS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
 from compiler.strategies.cuda.stored_products import Matrix, joined, matrix_of, shape_of, size_of
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
-MOST_BLOCKS: Final = 1 << 20
 _AXES: Final = 5
 """Of a tensor map."""
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """`formal`: the operand of row `row` of the table; extents and the box that is fetched at once in elements, which
-    have `size` bytes (2: bf16, 4: float32, rounded to tf32), strides of all axes but the first in bytes. Where pixels
-    are gathered, the box is of channels and pixels, and along columns and rows `corners` are those of the box of places
-    of a window's first tap, and `steps` from one to the next."""
-
-    formal: str
-    row: int
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    size: int
-    corners: tuple[tuple[int, int], ...] = ()
-    steps: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
-    part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
-    `group`: threads of an element, or the template's number, where several share the function. `shared`: bytes of
-    dynamic shared memory; `enough`: those on other architectures than sm_90, if fewer. `maps`: for each row of the
-    launch two tensor maps, whose address takes the place of `chunk`. `library`: the columns of a row that the library
-    that `function` names computes."""
-
-    function: str
-    grid: int
-    block: int
-    row: int
-    chunk: int
-    jobs: npt.NDArray[np.uint32] | None = None
-    group: int = 1
-    memory: int = 0
-    places: Words | None = None
-    shared: int = 0
-    enough: int = 0
-    maps: tuple[TensorMap, ...] = ()
-    library: Mapping[str, int] | None = None
-
-
-@dataclass(frozen=True)
-class Work:
-    """One launch with its kernel, table and sizes. `synapses`: the number of stored elements of an array, by name;
-    `blocks`: that may walk them."""
-
-    template: l2.Template
-    kernel: CompiledKernel
-    rows: l2.Rows
-    table: Words
-    launch: l2.Launch
-    synapses: Callable[[str], int]
-    blocks: int
-    device: Target = H200
-
-    def at_once(self, each: int) -> int:
-        return cost.at_once(self.device, each)
-
-    def column(self, name: str) -> Ints:
-        """An integer column, for the rows of the launch."""
-        position = [f.name for f in self.template.formals].index(name)
-        return self.table[self.launch.lo : self.launch.hi, position].view(np.int64)
-
-    def extent(self, dims: tuple[l2.Dim, ...], summed: bool) -> Ints:
-        """Products of the extents of all dims that are summed over, or that are not, one per row."""
-        total = np.ones(self.launch.hi - self.launch.lo, np.int64)
-        for d in dims:
-            if (d.kind is l2.DimKind.RED) == summed:
-                total = total * (d.extent if isinstance(d.extent, int) else self.column(d.extent))
-        return total
-
-
-def _spread(
-    function: str,
-    w: Work,
-    counts: Ints,
-    per_block: int,
-    chosen: Ints | None = None,
-    most: int = MOST_BLOCKS,
-    **more: Any,
-) -> list[Call]:
-    """Blocks of `per_block` elements over the rows `chosen` (default all), `counts` elements each."""
-    rows = np.arange(len(counts), dtype=np.int64) if chosen is None else chosen
-    counts = counts[rows]
-    chunk = per_block
-    while int((-(-counts // chunk)).sum()) > max(most, len(counts)):
-        chunk *= 2
-    parts = -(-counts // chunk)
-    return _call(function, w, rows, parts, chunk, **more)
-
-
-def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: int = BLOCK, **more: Any) -> list[Call]:
-    total = int(parts.sum())
-    if total == 0:
-        return []
-    if len(rows) == 1:
-        return [Call(function, total, block, w.launch.lo + int(rows[0]), chunk, None, **more)]
-    jobs = np.zeros((total, 4), np.uint32)
-    jobs[:, 0] = np.repeat(rows, parts)
-    jobs[:, 1] = np.arange(total) - np.repeat(np.cumsum(parts) - parts, parts)
-    jobs[:, 2] = np.repeat(parts, parts)
-    return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
 
 
 def group_size(points: int, terms: int, along: bool = False, device: Target = H200) -> int:
@@ -190,14 +91,14 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     most = w.at_once(cost.POINT_BLOCKS)
     match last.division:
         case Division.POSITIONS:  # those that ask are those that are summed over
-            return _spread(function, w, terms, 1, most=most)
+            return spread(function, w, terms, 1, most=most)
         case Division.FEW | Division.EIGHT as kind:
             large, many = points >= w.at_once(cost.MAP_THREADS), 4 if kind is Division.FEW else 8
             fewer = most if kind is Division.FEW else w.at_once(cost.LONG_BLOCKS)
-            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), fewer)
-            return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), most)]
+            calls = spread(function, w, points, many * BLOCK, np.flatnonzero(large), fewer)
+            return [*calls, *spread(function, w, points, BLOCK, np.flatnonzero(~large), most)]
         case Division.POINTS:
-            return _spread(function, w, points, BLOCK, most=most)
+            return spread(function, w, points, BLOCK, most=most)
         case Division.COLUMNS:
             return _columns(function, w, points, terms, len(nest.sums))
         case Division.WIDE_COLUMNS:
@@ -212,15 +113,15 @@ def _shared(function: str, shared: str, w: Work, nest: l2.Nest, division: Divisi
     along = division in (Division.NEIGHBOURS, Division.ROWS)
     sizes = [group_size(int(p), int(t), along, w.device) for p, t in zip(points, terms, strict=True)]
     groups = np.minimum(sizes, BLOCK) if division is Division.ROWS else np.array(sizes, np.int64)
-    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), w.at_once(cost.POINT_BLOCKS))
+    calls = spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), w.at_once(cost.POINT_BLOCKS))
     for group in (WARP, BLOCK):
-        calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
+        calls += spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
         rows, shares = np.flatnonzero(groups == group), group // BLOCK
         words = (points[rows] + 1) // 2 * 2 + 2 * len(nest.sums) * points[rows] * shares
-        places, memory = _places(rows, words)
+        places, memory = places_of(rows, words)
         parts = points[rows] * shares
-        calls += _call(shared, w, rows, parts, 1, group=group, places=places, memory=memory)
+        calls += in_blocks(shared, w, rows, parts, 1, group=group, places=places, memory=memory)
     return calls
 
 
@@ -236,8 +137,8 @@ def _columns(function: str, w: Work, points: Ints, terms: Ints, sums: int, wide:
     for shared in np.unique(splits).tolist():
         rows = np.flatnonzero((splits == shared) & (points > 0))
         words = (groups[rows] + 1) // 2 * 2 + 2 * sums * COLUMNS * groups[rows] * shared
-        places, memory = _places(rows, words if shared > 1 else 0 * words)
-        calls += _call(function, w, rows, groups[rows] * shared, 1, group=shared, places=places, memory=memory)
+        places, memory = places_of(rows, words if shared > 1 else 0 * words)
+        calls += in_blocks(function, w, rows, groups[rows] * shared, 1, group=shared, places=places, memory=memory)
     return calls
 
 
@@ -270,24 +171,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
         maps = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows)
         return {"maps": maps, "shared": shared, "enough": enough}
 
-    return _in_kernels(w, many * splits, words, more)
-
-
-def _in_kernels(
-    w: Work, parts: Ints, words: Ints, more: Callable[[CompiledFunction, list[int]], dict[str, Any]]
-) -> list[Call]:
-    """All rows, in the kernels of their tiles (`s_tile`): so many blocks of each, with words of memory; `more`: what
-    else the call of a kernel for some of them has."""
-    calls = list[Call]()
-    for function in sorted(w.kernel.functions, key=lambda x: x.name):
-        rows = np.arange(len(parts), dtype=np.int64)
-        if function.tiles:
-            rows = rows[np.isin(w.column("s_tile"), function.tiles)]
-        if len(rows):
-            places, memory = _places(rows, words[rows])
-            given = {"parts": parts[rows], "places": places, "memory": memory, **more(function, rows.tolist())}
-            calls += _call(function.name, w, rows, chunk=1, block=function.block, group=w.template.index, **given)
-    return calls
+    return in_kernels(w, many * splits, words, more)
 
 
 def _maps(w: Work, contract: l2.Contract, rows: Iterable[int]) -> tuple[TensorMap, ...]:
@@ -378,7 +262,7 @@ def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     if units is not None:
         both = zip(values, _windows(w, r, dims), strict=True)
         sizes = [tensor_conv.shared_bytes(x, units[0], *windows) for x, windows in both]
-    return _in_kernels(w, many, 0 * many, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
+    return in_kernels(w, many, 0 * many, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
 
 
 def _windows(w: Work, r: Roles, dims: Mapping[str, l2.Dim]) -> Iterable[tuple[Window, Window]]:
@@ -411,7 +295,7 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
         tiles = [tensor_conv_weights.tile(*x, taps) for x in zip(blocks.tolist(), channels.tolist(), strict=True)]
         each = zip(tiles, w.column("s_rows").tolist(), _windows(w, r, dims), strict=True)
         sizes = [tensor_conv_weights.shared_bytes(tile, high, units[0], *windows) for tile, high, windows in each]
-    return _in_kernels(w, many * splits, words, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
+    return in_kernels(w, many * splits, words, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
 
 
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
@@ -445,18 +329,6 @@ def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
     grids = w.column("batch") * w.column("heads") * -(-w.column("keys" if by_keys else "steps") // ROWS)
     shared, block = shared_bytes(a.wide, a.factors, "context" not in a.of), w.kernel.functions[0].block
     return [Call(function, int(n), block, w.launch.lo + r, 1, shared=shared) for r, n in enumerate(grids)]
-
-
-def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
-    """The memory offset of each row of a call, in words of 4 bytes, from a multiple of 16 bytes on, and the total
-    bytes."""
-    if not words.any():
-        return None, 0
-    count = 1 if len(rows) == 1 else int(rows.max()) + 1
-    places = np.zeros(count, np.uint64)
-    first = -(-2 * count // 4) * 4
-    places[rows if count > 1 else [0]] = first + np.cumsum(words) - words
-    return places, 4 * first + 4 * int(words.sum())
 
 
 def propagated(w: Work, p: l2.Propagate) -> npt.NDArray[np.float64]:
@@ -495,45 +367,45 @@ def _propagate(function: str, w: Work, p: l2.Propagate) -> list[Call]:
         left = max(0, w.blocks - int(parts.sum()))
         parts[np.argsort(np.floor(wanted) - wanted, kind="stable")[:left]] += 1
     block = BLOCK if rows <= w.blocks else 2 * WARP
-    return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
+    return in_blocks(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
 
 
 def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
     n_pre = w.column("n_pre")
     one = np.ones(len(n_pre), np.int64)
     if c.stage == "scan":
-        return _spread(function, w, one, 1)
+        return spread(function, w, one, 1)
     if c.rule == "transpose":
         return _transpose(function, w, c.stage)
     rule = drawing_of(c.rule)
     if not isinstance(rule, Numbered) or (c.stage == "count" and rule.by_source):
-        return _spread(function, w, n_pre, BLOCK)
+        return spread(function, w, n_pre, BLOCK)
     owners = {"i": n_pre, "j": w.column("n_post"), "": one}[rule.owner]
     columns = {name: w.column(name).tolist() for name in refs(rule.each) - {"skip"}}
     each = [evaluate(rule.each, {"skip": False, **{n: x[row] for n, x in columns.items()}}) for row in range(len(one))]
     synapses = owners * np.array(each, np.int64)
     if c.stage == "count" or not rule.pools:
-        return _spread(function, w, synapses, BLOCK)
+        return spread(function, w, synapses, BLOCK)
     if rule.by_source:
-        return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_pre, 1)]
+        return [*spread(function, w, synapses, BLOCK), *spread(w.kernel.functions[1].name, w, n_pre, 1)]
     return _filled(function, w, synapses, n_pre)
 
 
 def _transpose(function: str, w: Work, stage: str) -> list[Call]:
     synapses = np.array([w.synapses(n) for n in w.rows.arrays["col"][w.launch.lo : w.launch.hi]], np.int64)
     if stage == "count":
-        return _spread(function, w, synapses, BLOCK)
+        return spread(function, w, synapses, BLOCK)
     n_post = w.column("n_post")
     if stage == "refill":
-        return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_post, 1)]
+        return [*spread(function, w, synapses, BLOCK), *spread(w.kernel.functions[1].name, w, n_post, 1)]
     return _filled(function, w, synapses, n_post)
 
 
 def _filled(function: str, w: Work, synapses: Ints, ends: Ints) -> list[Call]:
     """Rows of synapses that are filled in any order, with a counter for each end, and then sorted."""
     places = (2 * len(ends) + np.cumsum(ends) - ends).astype(np.uint64)
-    fill = _spread(function, w, synapses, BLOCK, memory=8 * len(ends) + 4 * int(ends.sum()), places=places)
-    return [*fill, *_spread(w.kernel.functions[1].name, w, ends, 1)]
+    fill = spread(function, w, synapses, BLOCK, memory=8 * len(ends) + 4 * int(ends.sum()), places=places)
+    return [*fill, *spread(w.kernel.functions[1].name, w, ends, 1)]
 
 
 def calls_of(w: Work) -> list[Call]:
@@ -561,9 +433,9 @@ def calls_of(w: Work) -> list[Call]:
         case l2.Connect() as c:
             return _connect(name, w, c)
         case l2.RecordTrace():
-            return _spread(name, w, w.column("m"), BLOCK, memory=4 * rows)
+            return spread(name, w, w.column("m"), BLOCK, memory=4 * rows)
         case l2.RecordEvents() | l2.EmitScheduled():
-            return _spread(name, w, one, 1)
+            return spread(name, w, one, 1)
 
 
 def array_elements(sizes: Mapping[str, int], physical: Mapping[str, int]) -> Callable[[str], int]:

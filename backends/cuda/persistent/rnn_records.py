@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent.rnn import MOVE
 from backends.cuda.persistent.rnn_plan import Stage
 from backends.cuda.persistent.rnn_stages import ReadChain, ReadStage

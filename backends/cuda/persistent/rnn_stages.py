@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent.rnn_links import Link
 from backends.cuda.persistent.rnn_plan import Schedule, Shapes, Stage, row_bytes
 from backends.kernel_ir.descriptor import Compiled

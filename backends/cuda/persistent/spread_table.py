@@ -19,7 +19,7 @@ import backends.cuda.persistent.rnn as rnn
 import backends.cuda.persistent.spread as spread
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent.rnn_plan import Shapes
 from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage

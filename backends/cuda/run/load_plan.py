@@ -17,7 +17,8 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
-from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of
+from backends.cuda.kernels.launch_geometry import array_elements, calls_of
+from backends.cuda.kernels.launch_work import Call, Words, Work
 from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk

@@ -18,7 +18,8 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import structure
-from backends.cuda.kernels.launch_geometry import Words, Work, propagated
+from backends.cuda.kernels.launch_geometry import propagated
+from backends.cuda.kernels.launch_work import Words, Work
 from compiler.layout.write_tables import with_columns
 
 SOURCES: Final = 32

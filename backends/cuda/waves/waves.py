@@ -25,7 +25,8 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.device_library import long_functions
 from backends.cuda.kernels.kernel import BLOCK, structure
-from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
+from backends.cuda.kernels.launch_geometry import calls_of
+from backends.cuda.kernels.launch_work import Call, Work
 from backends.cuda.kernels.synapse_loops import EVENT
 from backends.cuda.waves.barrier_placement import alike, meetings
 from backends.cuda.waves.shared_deliveries import WORDS, shared_delivery
