@@ -22,6 +22,18 @@ WIDE = [
     Conv(7, 5, 12, 9, 32, (3, 3)),
     Conv(2, 5, 8, 12, 300, (11, 11), pad=5),
 ]
+GROUPED = frozenset({"grouped_conv", "grouped_conv_weights"})
+IN_GROUPS = [
+    Conv(5, 12, 12, 9, 11, (3, 3), pad=1, groups=12),
+    Conv(3, 40, 40, 28, 30, (3, 3), stride=(2, 2), pad=1, groups=40),
+    Conv(70, 6, 6, 8, 8, (5, 5), pad=2, groups=6),
+    Conv(2, 3, 3, 60, 61, (7, 7), pad=3, groups=3),
+    Conv(9, 8, 16, 7, 7, (3, 3), pad=1, groups=8),
+    Conv(9, 16, 8, 7, 6, (3, 3), stride=(2, 1), groups=8),
+    Conv(4, 24, 12, 13, 12, (2, 3), stride=(1, 2), pad=1, groups=4),
+    Conv(300, 2, 2, 20, 20, (3, 3), stride=(2, 2), groups=2),
+    Conv(1, 600, 600, 1, 1, (3, 3), pad=1, groups=600),
+]
 LARGE = [Conv(40, 3, 20, 30, 31, (5, 5), pad=2), Conv(33, 32, 70, 13, 9, (3, 3), stride=(2, 2), pad=1)]
 LARGE_DENSE = [(300, 500, 260), (5, 3000, 7), (1000, 64, 64)]
 
@@ -80,6 +92,24 @@ def conv_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
 def direct_cases(real: DType) -> list[Case]:
     """Those alone that a direct strategy takes."""
     return [x for x in conv_cases(real, DIRECT) if x.choice is not None and x.choice.strategy in DIRECT]
+
+
+def grouped_cases(real: DType) -> list[Case]:
+    """With few channels in a group, forwards and both gradients; some with an epilogue."""
+    cases = list[Case]()
+    for c in IN_GROUPS:
+        forward = conv(c)
+        cases += [chosen(p, real, None, GROUPED) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+    first, strided = IN_GROUPS[:2]
+    bias, other = ("b", (1, 2)), ("q", (0, 1, 2, 3, 4))
+    for problem, after in (
+        with_epilogue(conv(first), "relu(x0 + x1) + x2", bias, other),
+        with_epilogue(gradient(*conv(strided), 0), "x0 * x1 if x1 > 0 else 0.0", other),
+        with_epilogue(gradient(*conv(first), 1), "x1 - 0.5 * x0", other),
+    ):
+        cases.append(chosen(problem, real, after, GROUPED))
+    assert all(x.choice is not None and x.choice.strategy in GROUPED for x in cases)
+    return cases
 
 
 def direct_epilogue_cases(real: DType) -> list[Case]:

@@ -24,6 +24,7 @@ from tests.gpu.products import (
     direct_cases,
     direct_epilogue_cases,
     epilogue_cases,
+    grouped_cases,
     matmul_cases,
 )
 
@@ -32,7 +33,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("real", [DType.F32, DType.F64])
 @pytest.mark.parametrize(
-    "cases_of", [dense_cases, matmul_cases, conv_cases, direct_cases, epilogue_cases, direct_epilogue_cases]
+    "cases_of",
+    [dense_cases, matmul_cases, conv_cases, direct_cases, grouped_cases, epilogue_cases, direct_epilogue_cases],
 )
 def test_products(cases_of: Callable[[DType], list[Case]], real: DType, tmp_path: Path) -> None:
     run_products(cases_of(real), real, 1e-6 if real is DType.F32 else 1e-14, tmp_path)

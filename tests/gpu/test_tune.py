@@ -45,8 +45,6 @@ def test_a_model_is_tuned_and_all_candidates_are_right(tmp_path: Path, monkeypat
     assert {t.path.partition("/")[0] for t in result.contractions} == {"train", "eval", "predict@32"}
     assert [row for row in result.rows if row.wrong] == []
     assert check_lock(path, options, wishes) == ()
-    tune_model(
-        path, options, wishes=wishes
-    )  # what is measured again is written in the place of the first, and as valid
+    tune_model(path, options, wishes=wishes)  # measured again: as valid, though other candidates may be the fastest
     assert check_lock(path, options, wishes) == ()
     assert prepare(path, options, Times()).warnings == ()

@@ -23,7 +23,14 @@ from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, shared_name
 from backends.cuda.persistent.rnn import chained_templates
 from compiler.ir.space import DType
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, tensor_conv, tensor_conv_weights
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    fft_conv,
+    grouped_conv,
+    tensor_conv,
+    tensor_conv_weights,
+)
 
 _REST: Final = "rest"
 _NESTS: Final = "nests"
@@ -32,6 +39,8 @@ _MAPS: Final = "maps"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _UNIT_FILTERS: Final = "tensor_filters"
+_IN_REGISTERS: Final = frozenset({direct_conv.NAME, grouped_conv.NAME})
+_FILTERS_IN_REGISTERS: Final = frozenset({direct_conv_weights.NAME, grouped_conv.WEIGHTS})
 _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"
@@ -80,8 +89,8 @@ def parts_of(program: l2.Merged, waves: Mapping[int, int]) -> tuple[Share, ...]:
         **_numbered(_SUMS, sums, _MOST_SUMS),
         _MAPS: maps,
         **{name: {t for t, own in products.items() if own == name} for name in sorted({*products.values()})},
-        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
-        _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
+        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy in _IN_REGISTERS},
+        _FILTERS: {t for t, strategy in contracts.items() if strategy in _FILTERS_IN_REGISTERS},
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         **_numbered(_ATTENTION, {t.index for t in program.templates if isinstance(t.body, l2.Attention)}, 1),
     }

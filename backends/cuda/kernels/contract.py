@@ -33,6 +33,7 @@ from compiler.strategies.cuda import (
     direct_conv_weights,
     fft_conv,
     fused_attention,
+    grouped_conv,
     implicit_gemm,
     matmul,
     split_products,
@@ -71,6 +72,7 @@ _FACTORS: Final = {
     stored_products.CONV: "nl_factors_bf16",
 }
 """What a kind of stored_products is called in its template."""
+_GROUP_WEIGHTS: Final = ("nl_group_weights", "nl_group_filter")
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
 _SPLIT_CALL: Final = "nl_split_product"
@@ -121,6 +123,9 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
         return contract.strategy
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
+    if contract.strategy in direct.GROUPED:
+        walked = direct.walk_of_groups(template, contract).items()
+        return contract.strategy + "".join(f"{of and '_' + of}_{'_by_'.join(map(str, x))}" for of, x in walked)
     if contract.strategy in direct.STRATEGIES:
         taps, step, tap = direct.walk(template, contract)
         own = direct.parts_of(contract.strategy) is None
@@ -158,6 +163,14 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, waits=strategy == matmul.NAME)]
     if strategy == fft_conv.NAME:
         return transforms.parts(contract)
+    if strategy in direct.GROUPED:
+        call = (
+            f"nl_{strategy}<{', '.join(str(n) for x in direct.walk_of_groups(template, contract).values() for n in x)}>"
+        )
+        operands, sums = ("nl_groups", "nl_column") if strategy == grouped_conv.NAME else _GROUP_WEIGHTS
+        return [
+            Shared(name, call, operands, sums, grouped_conv.resident(contract.literals) if _single(template) else 0)
+        ]
     walk = direct.walk(template, contract)
     if (units := direct.parts_of(strategy)) is not None:
         parts, element = units
@@ -182,6 +195,11 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     return _direct_kinds(template, contract, name)
 
 
+def _single(template: l2.Template) -> bool:
+    """Whether it computes in float32: sums of float64 need twice the registers."""
+    return any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
+
+
 def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> list[Shared]:
     """Those of a convolution summed in registers."""
     walk = direct.walk(template, contract)
@@ -189,8 +207,7 @@ def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> li
     if contract.strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT)]
-    single = any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
-    resident = _RESIDENT if single else 0  # sums of float64 need twice the registers
+    resident = _RESIDENT if _single(template) else 0
     return [
         Shared(
             name + suffix,
@@ -327,6 +344,7 @@ def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     families = {direct.family(c.strategy) for c in contracts}
     units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, stored_products.CONV in families
     found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
+    found |= {"of_weights": families & set(map(direct.family, direct.FILTERS)), "group_rows": grouped_conv.ROWS}
     return found | {"direct_bytes": direct_conv.BUFFER_BYTES, "chosen_windows": any(map(direct.chosen, contracts))}
 
 

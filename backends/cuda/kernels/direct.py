@@ -1,4 +1,5 @@
-"""Convolutions of row-major operands: the operands and epilogues of direct_conv, tensor_conv, and those of weights.
+"""Convolutions of row-major operands: operands and epilogues of direct_conv, tensor_conv, grouped_conv, and of their
+gradients of weights.
 
 Assumes: a Contract that a strategy of FORWARD or FILTERS took (compiler/strategies/cuda): the image's last two axes are
 guarded sums of a dim of the output and one of the window, everything else is plain.
@@ -24,11 +25,21 @@ from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, mem
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, stored_products, tensor_conv, tensor_conv_weights
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    grouped_conv,
+    stored_products,
+    tensor_conv,
+    tensor_conv_weights,
+)
 from compiler.strategies.cuda.direct_conv import Window
 
-FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
-FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
+GROUPED: Final = frozenset({grouped_conv.NAME, grouped_conv.WEIGHTS})
+FORWARD: Final = frozenset({direct_conv.NAME, grouped_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
+FILTERS: Final = frozenset(
+    {direct_conv_weights.NAME, grouped_conv.WEIGHTS, *(s.name for s in tensor_conv_weights.STRATEGIES)}
+)
 STRATEGIES: Final = FORWARD | FILTERS
 Number = Callable[[int | str], int]
 _SUMS: Final = "const real *"
@@ -51,11 +62,12 @@ class Line2:
 
 @dataclass(frozen=True)
 class Roles:
-    """Dims by role, and the formals of the image and of the other operand."""
+    """Dims by role, and the formals of the image and of the other operand; `g`: empty without groups."""
 
     image: str
     other: str
     n: str
+    g: str
     o: str
     c: str
     i: str
@@ -82,16 +94,27 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
         lines.append(Line2(d1, d2, c1, c2, axis))
     row, col = lines
     plain = [d for a in template.strided[image].axes if len(a.terms) == 1 for d, _ in a.terms]
-    c = next(d for d in plain if (kinds[d] is l2.DimKind.RED) == forward)
-    n = next(d for d in plain if d != c)
-    o = next(d for d in template.strided[other].dims if d not in {n, c, row.out, row.window, col.out, col.window})
-    return Roles(image, other, n, o, c, row.out, col.out, row.window, col.window, row, col)
+    shared = template.strided[other].dims
+    g = next((d for d in plain if d in shared and kinds[d] is l2.DimKind.PAR), "")
+    c = next(d for d in plain if d != g and (kinds[d] is l2.DimKind.RED) == forward)
+    n = next(d for d in plain if d not in {g, c})
+    o = next(d for d in shared if d not in {n, g, c, row.out, row.window, col.out, col.window})
+    return Roles(image, other, n, g, o, c, row.out, col.out, row.window, col.window, row, col)
 
 
 def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
     """The walk of a window along a row: its taps, stride, and dilation."""
     cols = roles(template, contract).col
     return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
+
+
+def walk_of_groups(template: l2.Template, contract: l2.Contract) -> Mapping[str, tuple[int, ...]]:
+    """The walk of a window of grouped_conv down and along rows: its taps, strides, and dilations, and (forwards) what
+    places are divided by."""
+    r, literals = roles(template, contract), dict(contract.literals)
+    taps, dilations = (literals["down"], literals["along"]), (abs(r.row.tap), abs(r.col.tap))
+    div = {} if contract.strategy == grouped_conv.WEIGHTS else {"div": (r.row.axis.div, r.col.axis.div)}
+    return {"": taps, "step": (r.row.step, r.col.step), "tap": dilations, **div}
 
 
 def chosen(contract: l2.Contract) -> tuple[int, ...]:
@@ -203,6 +226,15 @@ class _Printer:
             first = first + self._last(x) * self.stride(r.other, x.window) if x.tap < 0 else first
         return self._pointer(r.other, first)
 
+    def _weights_by(self) -> dict[str, Operand]:
+        """The strides of the weights, whose taps go forwards."""
+        r, found = self.roles, dict[str, Operand]()
+        back = {line.window for line in (r.row, r.col) if line.tap < 0}
+        for x, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
+            by = cast("nl_i32", self.stride(r.other, d))
+            found[f"by_{x}"] = -by if d in back else by
+        return found
+
     def indices(self, **values: str) -> Let:
         """Of dims of these roles."""
         return constants("nl_i64", **{self.nest.vars[getattr(self.roles, x)].text: v for x, v in values.items()})
@@ -280,6 +312,62 @@ class _Printer:
             For(o, None, all_outs, one, "nl_own.by_o", kind=Kind.ONCE, style=Style.BESIDE, then=[_FAR]),
         ]
 
+    def grouped(self) -> tuple[dict[str, Operand], Sequence[Stmt]]:
+        """The members of nl_groups, or of nl_group_weights, and what a thread does with its sums."""
+        r, k = self.roles, self.k
+        own: dict[str, Operand] = {"image": self.image(), "by_g": cast("nl_i32", self.stride(r.image, r.g))}
+        other = cast("nl_i32", self.stride(r.other, r.g))
+        if self.contract.strategy == grouped_conv.WEIGHTS:
+            own |= {"out": self.out(), "out_by_g": other, "splits": cast("nl_i32", k.extent("s_splits"))}
+            return own, self._filter()
+        own |= {"weights": self.weights(), "w_by_g": other, **self._weights_by()}
+        own |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
+        return own, self._column()
+
+    def _filter(self) -> list[Stmt]:
+        """A block has all taps of a pair of channels."""
+        r, literals = self.roles, dict(self.contract.literals)
+        down, along = literals["down"], literals["along"]
+        row, tap = f"nl_e / {along}", f"nl_e % {along}"
+        each = [
+            self.indices(
+                r=f"{down - 1} - {row}" if r.row.tap < 0 else row, s=f"{along - 1} - {tap}" if r.col.tap < 0 else tap
+            ),
+            *epilogue(self.nest, "nl_own.at[nl_e]"),
+        ]
+        return [
+            constants("nl_group_filter", nl_own="nl_s"),
+            self.indices(g="nl_own.g", o="nl_own.o", c="nl_own.c"),
+            For(name("nl_e"), 0, down * along, each, type="int", kind=Kind.TOGETHER),
+        ]
+
+    def _column(self) -> list[Stmt]:
+        """A thread has rows of a column: what these read is loaded together, before the first one is computed and
+        stored."""
+        loads, i, many = loaded(self.nest), self.nest.vars[self.roles.i], grouped_conv.ROWS
+        row, end = self.indices(i="nl_own.i + nl_q"), code("nl_own.i_end")
+        own = [
+            constants("nl_column", nl_own="nl_s"),
+            self.indices(n="nl_own.n", g="nl_own.g", o="nl_own.o", j="nl_own.j"),
+        ]
+        if not loads:
+            alone = [row, when(i >= end, Leave("break")), *epilogue(self.nest, "nl_own.at[nl_q]")]
+            return [*own, unrolled("nl_q", many, alone)]
+        read = [row, when(i < end, Set(code("nl_x[nl_q]"), _read(loads, "nl_own.at[nl_q]")))]
+        store = [
+            row,
+            when(i >= end, Leave("continue")),
+            *_taken(loads, "nl_x[nl_q]"),
+            *epilogue(self.nest, "nl_x[nl_q].sum", loads),
+        ]
+        return [
+            *own,
+            Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)]),
+            Let("nl_read", code(f"nl_x[{many}]")),
+            unrolled("nl_q", many, read),
+            unrolled("nl_q", many, store),
+        ]
+
     def operands(self) -> dict[str, Operand]:
         """The members of nl_convolution, or of nl_weights."""
         r, units = self.roles, parts_of(self.contract.strategy) is not None
@@ -287,10 +375,7 @@ class _Printer:
         columns = {"blocks": "blocks", "channels": "channels", "height": "rows", "shares": "shares", "splits": "splits"}
         if self.contract.strategy in FORWARD:
             found["weights"] = self.weights()
-            back = {line.window for line in (r.row, r.col) if line.tap < 0}
-            for x, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
-                by = cast("nl_i32", self.stride(r.other, d))
-                found[f"by_{x}"] = -by if d in back else by
+            found |= self._weights_by()
             found |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
             columns = {n: n for n in ("strips", "height", "samples", "blocks", "deep", "channels")} | {"height": "rows"}
         else:
@@ -347,6 +432,8 @@ def gathered_pixels(
 def convolved(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:
     """The members of the operands, and what a thread does with its sums."""
     p = _Printer(k, contract)
+    if contract.strategy in GROUPED:
+        return p.grouped()
     if contract.strategy in FILTERS:
         return p.operands(), p.filters()
     return p.operands(), p.strips() if contract.strategy == direct_conv.NAME else p.pixels()

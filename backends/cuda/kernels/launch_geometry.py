@@ -18,7 +18,17 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
-from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Number, Roles, gathered_pixels, parts_of, roles
+from backends.cuda.kernels.direct import (
+    FILTERS,
+    FORWARD,
+    GROUPED,
+    Line2,
+    Number,
+    Roles,
+    gathered_pixels,
+    parts_of,
+    roles,
+)
 from backends.cuda.kernels.kernel import BLOCK, COLUMNS
 from backends.cuda.kernels.launch_work import (
     Call,
@@ -44,6 +54,7 @@ from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
     fft_conv,
+    grouped_conv,
     matmul,
     split_products,
     stored_products,
@@ -151,12 +162,11 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
         rests = roles(w.template, contract).row.axis.div ** 2
         batch, m = batch * rests, m // rests
     splits = w.column("s_splits")
-    bytes_ = next(f.dtype.computed.bytes for f in w.template.formals if f.name == "y")
     shapes = _shapes(contract.strategy)
     tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
     many = batch * -(-m // tall) * -(-n // wide)
     sums = np.where(splits > 1, many * splits, 0)
-    words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
+    words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * w.real_bytes // 4), 0)
     numbers, kind = w.column("s_tile").tolist(), contract.strategy
 
     def more(function: CompiledFunction, rows: list[int]) -> dict[str, Any]:
@@ -282,20 +292,39 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
     dims = {d.name: d for d in contract.nest.dims}
     o, c, window = (w.extent((dims[d],), False) for d in (r.o, r.c, r.r))
     blocks, channels, splits = w.column("s_blocks"), w.column("s_channels"), w.column("s_splits")
-    bytes_ = next(f.dtype.computed.bytes for f in w.template.formals if f.name == "y")
     rows = np.arange(len(o), dtype=np.int64)
     many, words = np.zeros_like(rows), np.zeros_like(rows)
     for n in rows.tolist():
         shape = int(blocks[n]), int(channels[n])
         many[n] = direct_conv_weights.tiles(*shape, taps, int(o[n]), int(c[n]))
-        counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
-        words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
+        elements = direct_conv_weights.elements_of(*shape, int(window[n]), taps)
+        words[n] = _joining(int(many[n]), int(splits[n]), elements, w.real_bytes)
     sizes = [0] * len(rows)
     if (units := parts_of(contract.strategy)) is not None:
         tiles = [tensor_conv_weights.tile(*x, taps) for x in zip(blocks.tolist(), channels.tolist(), strict=True)]
         each = zip(tiles, w.column("s_rows").tolist(), _windows(w, r, dims), strict=True)
         sizes = [tensor_conv_weights.shared_bytes(tile, high, units[0], *windows) for tile, high, windows in each]
     return in_kernels(w, many * splits, words, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
+
+
+def _joining(tiles: int, splits: int, elements: int, bytes_: int) -> int:
+    """Words in which blocks that share tiles of so many sums leave them, behind their counters."""
+    counters, sums = direct_conv_weights.words_of(splits, elements)
+    words = tiles * sums * bytes_ // 4
+    return (tiles * counters + 1) // 2 * 2 + words + words % 2
+
+
+def _grouped(w: Work, contract: l2.Contract) -> list[Call]:
+    """A block for each part of the pixels of an output channel, or for each share of them and pair of channels."""
+    r, dims = roles(w.template, contract), {d.name: d for d in contract.nest.dims}
+    n, g, o, c, i, j = (w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.g, r.o, r.c, r.i, r.j))
+    if contract.strategy == grouped_conv.NAME:
+        each = map(grouped_conv.blocks, n.tolist(), i.tolist(), j.tolist())
+        return in_kernels(w, g * o * np.array([*each], np.int64), 0 * g, lambda _, rows: {})
+    pairs, splits, taps = g * o * c, w.column("s_splits"), grouped_conv.taps(contract.literals)
+    both = zip(pairs.tolist(), splits.tolist(), strict=True)
+    words = np.array([_joining(*x, taps, w.real_bytes) for x in both], np.int64)
+    return in_kernels(w, pairs * splits, words, lambda _, rows: {})
 
 
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
@@ -408,6 +437,16 @@ def _filled(function: str, w: Work, synapses: Ints, ends: Ints) -> list[Call]:
     return [*fill, *spread(w.kernel.functions[1].name, w, ends, 1)]
 
 
+_CONTRACTS: Final[Mapping[str, Callable[[Work, l2.Contract], list[Call]]]] = {
+    **dict.fromkeys(FORWARD, _direct),
+    **dict.fromkeys(FILTERS, _direct_weights),
+    **dict.fromkeys(GROUPED, _grouped),
+    **dict.fromkeys(LIBRARY, _library),
+    fft_conv.NAME: _transformed,
+}
+"""By strategy; those that are not here are products."""
+
+
 def calls_of(w: Work) -> list[Call]:
     """The calls of one launch, in order."""
     name = w.kernel.function
@@ -416,16 +455,8 @@ def calls_of(w: Work) -> list[Call]:
     match w.template.body:
         case l2.Nest() as nest:
             return _nest(name, w, nest)
-        case l2.Contract() as c if c.strategy in FORWARD:
-            return _direct(w, c)
-        case l2.Contract() as c if c.strategy in FILTERS:
-            return _direct_weights(w, c)
-        case l2.Contract() as c if c.strategy == fft_conv.NAME:
-            return _transformed(w, c)
-        case l2.Contract() as c if c.strategy in LIBRARY:
-            return _library(w, c)
         case l2.Contract() as c:
-            return _product(w, c)
+            return _CONTRACTS.get(c.strategy, _product)(w, c)
         case l2.Attention() as a:
             return _attention(name, w, a)
         case l2.Propagate() as p:

@@ -83,6 +83,11 @@ class Work:
     blocks: int
     device: Target = H200
 
+    @property
+    def real_bytes(self) -> int:
+        """Of what its results are computed in."""
+        return next(f.dtype.computed.bytes for f in self.template.formals if f.name == "y")
+
     def at_once(self, each: int) -> int:
         return cost.at_once(self.device, each)
 

@@ -82,6 +82,21 @@ WEIGHTS_CROWD: Final = 8000.0
 """What a gradient of weights that fills all processors costs the chain of gradients of inputs, which runs beside it and
 needs room there, measured on an H100 (ResNet-20 at batch 32)."""
 
+# ------------------------------------------------------------------------------ convolutions in groups
+
+GROUPED_START_US: Final = 2.5
+GROUPED_CYCLES_PER_US: Final = 1200.0
+"""Cycles of a processor in which it issues an instruction for each of its lanes, in a microsecond."""
+GROUPED_THREAD, GROUPED_LOAD = 100.0, 5.0
+"""Instructions of a thread beside its loads and sums; of a load, with its guards."""
+GROUPED_MOVED: Final = 0.7
+"""Of the bandwidth of the memory."""
+GROUPED_RESIDENT, GROUPED_SHARE = 3, 4
+"""Blocks of weights' gradients that a processor works on at once; points of a thread, at least, where blocks share a
+sum."""
+GROUPED_JOIN_US: Final = 0.1
+"""In which the threads of a block add up their sums of a tap."""
+
 # ------------------------------------------------------------ convolutions on matrix units by warps, in cycles
 
 TENSOR_CONV_PRODUCT, TENSOR_CONV_WAIT = 1.7, 8.0

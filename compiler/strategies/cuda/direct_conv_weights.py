@@ -128,12 +128,23 @@ def group_of(splits: int) -> int:
     return isqrt(splits - 1) + 1 if splits > 1 else 1
 
 
-def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) -> tuple[int, int]:
-    """(counters, partial sums) of one tile that several blocks share."""
+def elements_of(blocks: int, channels: int, row_taps: int, taps: int) -> int:
+    """Sums of a tile."""
+    return blocks * outs_of(taps) * channels * row_taps * taps
+
+
+def words_of(splits: int, elements: int) -> tuple[int, int]:
+    """(counters, partial sums) of one tile of so many sums that several blocks share."""
     if splits == 1:
         return 0, 0
     groups = -(-splits // group_of(splits))
-    return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
+    return groups + 1, (splits + groups) * elements
+
+
+def scratch_of(tiles: int, splits: int, elements: int, real_bytes: int) -> int:
+    """Bytes in which blocks that share tiles leave their sums, counters and all."""
+    counters, sums = words_of(splits, elements)
+    return tiles * (4 * counters + sums * real_bytes)
 
 
 def convolution(p: Problem, image: int, taps: range = direct.TAPS, orders: Orders = FIRST) -> direct.Convolution:
@@ -170,8 +181,7 @@ def choice(
     blocks, channels, splits = (values[q] for q in ("s_blocks", "s_channels", "s_splits"))
     many = tiles(blocks, channels, x.cols.taps, x.o, x.c)
     refuse_if(many * splits > MOST_TILES, "it has more tiles than a launch may have blocks")
-    counters, sums = words_of(splits, blocks, channels, x.rows.taps, x.cols.taps)
-    scratch = many * (4 * counters + sums * p.real_bytes)
+    scratch = scratch_of(many, splits, elements_of(blocks, channels, x.rows.taps, x.cols.taps), p.real_bytes)
     literals = (("image", x.image), ("taps", x.cols.taps), *more)
     return Choice(name, literals, tuple(values.items()), scratch, microseconds)
 

@@ -1,0 +1,74 @@
+"""Claim: a training step in float32 of networks that no rule of Netloom was made for takes no longer than PyTorch's
+captured CUDA graph: depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
+
+Measured as bench_gpu_lenet5.py measures LeNet-5. PyTorch computes with its defaults: products in float32, convolutions
+in tf32.
+
+Usage: bench_gpu_networks.py [--subjects vgg,mobilenet,densenet,unet,vit,words,wavenet,wide] [--batches N] [--steps 40]
+       [--rounds 3] [--only netloom,eager,graph] [--kernels]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpu_training import Subject, main, model_of_benchmarks
+
+BATCHES = 8
+"""Of the data set."""
+
+
+def images(shape: tuple[int, ...], classes: int, labelled: tuple[int, ...], folder: Path, batch: int) -> Any:
+    """images.npz: uint8 (n, *shape), int32 (n, *labelled): noise, whose mean tells the class of a whole image."""
+    random = np.random.default_rng(1)
+    labels = random.integers(0, classes, (BATCHES * batch, *labelled), dtype=np.int32)
+    samples = random.integers(0, 128, (BATCHES * batch, *shape), dtype=np.uint8)
+    if not labelled:
+        samples += (labels * 127 // classes).astype(np.uint8).reshape(-1, *[1] * len(shape))
+    np.savez(folder / "images.npz", images=samples, labels=labels)
+    return samples, labels
+
+
+def words(steps: int, count: int, folder: Path, batch: int) -> Any:
+    """words.npz: int32 (n, steps) words, and those that follow them in a walk of random steps."""
+    random = np.random.default_rng(1)
+    walk = np.cumsum(random.integers(1, 4, (BATCHES * batch, steps + 1), dtype=np.int32), 1, dtype=np.int32) % count
+    first, then = np.ascontiguousarray(walk[:, :-1]), np.ascontiguousarray(walk[:, 1:])
+    np.savez(folder / "words.npz", words=first, next=then)
+    return first, then
+
+
+def in_torch(name: str, adam: bool) -> tuple[Any, Callable[[bool], Any]]:
+    import torch
+    from peers.networks_torch import NETWORKS
+
+    model = NETWORKS[name]().to("cuda")
+    if adam:
+        return model, lambda captured: torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
+    return model, lambda captured: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
+
+
+def subject(name: str, batch: int, data: Callable[[Path, int], Any], adam: bool = False) -> Subject:
+    title = f"benchmarks/models/{name}.yaml"
+    model = partial(model_of_benchmarks, name)
+    return Subject(name, title, (batch,), data, model, partial(in_torch, name, adam), ("graph", "netloom"))
+
+
+SUBJECTS = (
+    subject("vgg", 128, partial(images, (3, 32, 32), 10, ())),
+    subject("mobilenet", 64, partial(images, (3, 96, 96), 100, ())),
+    subject("densenet", 64, partial(images, (3, 32, 32), 10, ())),
+    subject("unet", 32, partial(images, (1, 64, 64), 4, (64, 64))),
+    subject("vit", 128, partial(images, (3, 32, 32), 10, ())),
+    subject("words", 32, partial(words, 64, 10000), True),
+    subject("wavenet", 16, partial(words, 1024, 256), True),
+    subject("wide", 256, partial(images, (1024,), 1000, ())),
+)
+
+
+if __name__ == "__main__":
+    main(SUBJECTS, __doc__ or "", __file__, 40)
