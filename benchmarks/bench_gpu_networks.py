@@ -1,22 +1,25 @@
-"""Claim: a training step in float32 of networks that no rule of Netloom was made for takes no longer than PyTorch's
-captured CUDA graph: depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
+"""What a training step takes of networks that no rule of Netloom was made for, beside PyTorch's captured CUDA graph:
+depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
 
-Measured as bench_gpu_lenet5.py measures LeNet-5. PyTorch computes with its defaults: products in float32, convolutions
-in tf32.
+Measured as bench_gpu_lenet5.py measures LeNet-5. In float32 PyTorch computes with its defaults: products in float32,
+convolutions in tf32. Names that end in `_mixed`: mixed precision, PyTorch in bf16 with channels last.
 
-Usage: bench_gpu_networks.py [--subjects vgg,mobilenet,densenet,unet,vit,words,wavenet,wide] [--batches N] [--steps 40]
-       [--rounds 3] [--only netloom,eager,graph] [--kernels]
+Usage: bench_gpu_networks.py [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
+       [--only netloom,eager,graph] [--kernels]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gpu_training import Subject, main, model_of_benchmarks
+
+from compiler.ir.level0.model import Model
 
 BATCHES = 8
 """Of the data set."""
@@ -42,20 +45,30 @@ def words(steps: int, count: int, folder: Path, batch: int) -> Any:
     return first, then
 
 
-def in_torch(name: str, adam: bool) -> tuple[Any, Callable[[bool], Any]]:
+def in_torch(name: str, adam: bool, mixed: bool) -> tuple[Any, Callable[[bool], Any]]:
     import torch
-    from peers.networks_torch import NETWORKS
+    from peers.networks_torch import NETWORKS, Mixed
 
     model = NETWORKS[name]().to("cuda")
+    if mixed:
+        model = Mixed(model).to(memory_format=torch.channels_last)
     if adam:
         return model, lambda captured: torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
     return model, lambda captured: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
 
 
-def subject(name: str, batch: int, data: Callable[[Path, int], Any], adam: bool = False) -> Subject:
-    title = f"benchmarks/models/{name}.yaml"
-    model = partial(model_of_benchmarks, name)
-    return Subject(name, title, (batch,), data, model, partial(in_torch, name, adam), ("graph", "netloom"))
+def in_mixed_precision(name: str, folder: Path, batch: int) -> Model:
+    found = model_of_benchmarks(name, folder, batch)
+    return replace(found, numerics=replace(found.numerics, precision="mixed"))
+
+
+def subject(
+    name: str, batch: int, data: Callable[[Path, int], Any], adam: bool = False, mixed: bool = False
+) -> Subject:
+    title, own = f"benchmarks/models/{name}.yaml", name + "_mixed" * mixed
+    model = partial(in_mixed_precision if mixed else model_of_benchmarks, name)
+    torch, precision = partial(in_torch, name, adam, mixed), "mixed" if mixed else "float32"
+    return Subject(own, title, (batch,), data, model, torch, ("graph", "netloom"), precision)
 
 
 SUBJECTS = (
@@ -67,6 +80,11 @@ SUBJECTS = (
     subject("words", 32, partial(words, 64, 10000), True),
     subject("wavenet", 16, partial(words, 1024, 256), True),
     subject("wide", 256, partial(images, (1024,), 1000, ())),
+    subject("vgg", 128, partial(images, (3, 32, 32), 10, ()), mixed=True),
+    subject("mobilenet", 64, partial(images, (3, 96, 96), 100, ()), mixed=True),
+    subject("densenet", 64, partial(images, (3, 32, 32), 10, ()), mixed=True),
+    subject("unet", 32, partial(images, (1, 64, 64), 4, (64, 64)), mixed=True),
+    subject("vit", 128, partial(images, (3, 32, 32), 10, ()), mixed=True),
 )
 
 
