@@ -2,22 +2,23 @@
 
 Assumes: inputs of (batch, channels, extents...).
 Guarantees: paddings are attributes of two numbers per dimension (before, after), every extent is positive; one
-Contract each, over dims n, k, c and per dimension an output and a window dim; layers of one kind share one text for
-all sizes, strides and paddings.
+Contract each, over dims n, g (with groups), k, c and per dimension an output and a window dim; layers of one kind share
+one text for all sizes, strides and paddings. Lines are images: of one row, or of as many columns as taps are apart.
 Does not: choose a strategy.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field, Kind, ListOf, required
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.ir.space import along
+from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import PRODUCT, Context, biased, glorot, ints, reshape, weight, whole
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
@@ -91,37 +92,65 @@ def _conv_shape(rank: int, p: Place, x: Shape) -> Result:
     return (p.integer("filters"), *window_extents(p, x, attrs, "kernel")), attrs
 
 
+NEAR: Final = 2
+"""Taps so far apart, at most, are read from one row."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """How a window walks what it is moved over: extents of input, output and window, and the place along each axis."""
+
+    extents: tuple[int, ...]
+    out: tuple[int, ...]
+    taps: tuple[int, ...]
+    positions: tuple[Affine, ...]
+
+
+def _seen(layer: l0.Layer, extents: tuple[int, ...], folds: bool) -> _Seen:
+    """A line is an image of one row, or (`folds`: if it may) one whose columns are as many as its taps are apart: what
+    a window reads is in one column then."""
+    out, taps, dilation = layer.shape[1:], ints(layer, "kernel"), ints(layer, "dilation")
+    pairs = SPATIAL[len(taps)]
+    if len(taps) > 1:
+        return _Seen(extents, out, taps, index(layer, pairs, dilation))
+    row, column = (Affine(((o, 1), (t, 1)), 0) for o, t in SPATIAL[2])
+    (apart,), (first, _), (length,) = dilation, ints(layer, "padding"), extents
+    whole_lines = length % apart == 0 and first % apart == 0 and out == extents and ints(layer, "stride") == (1,)
+    if folds and whole_lines and apart > NEAR:
+        lines = (length // apart, apart)
+        return _Seen(lines, lines, (*taps, 1), (replace(row, const=-first // apart), column))
+    return _Seen((1, *extents), (1, *out), (1, *taps), (row, *index(layer, pairs, dilation)))
+
+
 def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Cross-correlation. Weight (filters, channels of a group, taps...)."""
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
-    pairs = SPATIAL[len(taps)]
-    positions = index(layer, pairs, ints(layer, "dilation"))
+    seen = _seen(layer, x.shape[2:], True)
+    pairs = SPATIAL[len(seen.taps)]
     inner = channels // groups
     area = math.prod(taps)
     fans = glorot(inner * area, filters // groups * area)
     w = weight(c, f"{layer.name}.weight", (filters, inner, *taps), "uniform", fans, layer)
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
     n, k, ch = (along(d) for d in ("n", "k", "c"))
-    size = (*zip(outputs, out, strict=True), ("c", inner), *zip(windows, taps, strict=True))
+    size = (*zip(outputs, seen.out, strict=True), ("c", inner), *zip(windows, seen.taps, strict=True))
     at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
     # Groups are an axis of their own: the same elements viewed as (batch, group, channels of a group, ...).
-    grouped = groups > 1
-    group, g, suffix = ((("g", groups),), (along("g"),), ".grouped") if grouped else ((), (), "")
-    if grouped:
-        x = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
-        w = reshape(c, f"{layer.name}.weight.grouped", w, (groups, filters // groups, inner, *taps), layer)
+    many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
+    suffix = ".grouped" if groups > 1 or len(taps) == 1 else ""
+    x = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
+    w = reshape(c, f"{layer.name}.weight.grouped", w, (*many, filters // groups, inner, *seen.taps), layer)
     y = c.graph.contract(
         f"{layer.name}.sum{suffix}",
-        (("n", batch), *group, ("k", filters // groups), *size),
+        (("n", batch), *(("g", m) for m in many), ("k", filters // groups), *size),
         (n, *g, k, *at),
-        ((x, (n, *g, ch, *positions)), (w, (*g, k, ch, *tap))),
+        ((x, (n, *g, ch, *seen.positions)), (w, (*g, k, ch, *tap))),
         PRODUCT,
         span=layer.span,
     )
-    if grouped:
-        y = reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer)
+    y = reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer)
     return biased(c, layer, y, 1)
 
 
@@ -169,26 +198,28 @@ def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
-    pairs = SPATIAL[len(taps)]
-    positions = index(layer, pairs, ints(layer, "dilation"))
+    seen = _seen(layer, x.shape[2:], False)
+    pairs = SPATIAL[len(seen.taps)]
     inner, per = channels // groups, filters // groups
     area = math.prod(taps)
     fans = (inner * area, per * area)
     w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(*fans), layer, fans)
     inputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
-    wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, inner, per, *taps), layer)
-    n, g, k, ch = (along(d) for d in ("n", "g", "k", "c"))
+    n, k, ch = (along(d) for d in ("n", "k", "c"))
+    many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
+    suffix = ".grouped" if groups > 1 or len(taps) == 1 else ""
+    xg = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
+    wg = reshape(c, f"{layer.name}.weight.grouped", w, (*many, inner, per, *seen.taps), layer)
     yg = c.graph.add(
         l1.Contract(
-            l1.Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
+            l1.Tensor(f"{layer.name}.sum{suffix}", (batch, *many, per, *seen.out), "real", True),
             (
-                ("n", batch), ("g", groups), ("k", per), ("c", inner),
-                *zip(inputs, x.shape[2:], strict=True), *zip(windows, taps, strict=True),
+                ("n", batch), *(("g", m) for m in many), ("k", per), ("c", inner),
+                *zip(inputs, seen.extents, strict=True), *zip(windows, seen.taps, strict=True),
             ),
-            (n, g, k, *positions),
+            (n, *g, k, *seen.positions),
             (xg.name, wg.name),
-            ((n, g, ch, *(along(d) for d in inputs)), (g, ch, k, *(along(d) for d in windows))),
+            ((n, *g, ch, *(along(d) for d in inputs)), (*g, ch, k, *(along(d) for d in windows))),
             PRODUCT,
             span=layer.span,
         )

@@ -28,6 +28,7 @@ from compiler.passes.layers.load_data import load_data, streaming, trial_data
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.layouts.channels_last import channels_last
+from compiler.passes.layouts.late_reshapes import late_reshapes
 from compiler.passes.layouts.pack_panels import pack_panels
 from compiler.passes.layouts.pack_windows import pack_windows
 from compiler.passes.layouts.pad_rows import pad_rows
@@ -401,6 +402,11 @@ TENSORS: Final[tuple[Pass, ...]] = (
         _cleaned(_window_choices, _needed),
         ("train",),
         lambda c: _in_rows(c) and not c.mixed,
+        optional=True,
+    ),
+    _rewrite(
+        "late_reshapes",
+        _cleaned(lambda c, g: replace(g, nodes=late_reshapes(g.nodes, g.outputs)), _needed),
         optional=True,
     ),
     _rewrite("early_factors", lambda c, g: replace(g, nodes=early_factors(g.nodes)), optional=True),
