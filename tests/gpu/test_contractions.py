@@ -19,6 +19,7 @@ from compiler.strategies.cuda.tensor_cores import STORED, TF32, TF32X3
 from tests.cpu.contractions import Case, program
 from tests.evaluate_graph import evaluate_graph
 from tests.gpu.products import (
+    GROUPED,
     conv_cases,
     dense_cases,
     direct_cases,
@@ -49,15 +50,18 @@ def test_tensor_cores(name: str, unit: float, tmp_path: Path) -> None:
     run_products(cases, DType.F32, unit, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["implicit_gemm", STORED])
+@pytest.mark.parametrize("name", ["implicit_gemm", STORED, "grouped_conv"])
 def test_operands_in_bf16(name: str, tmp_path: Path) -> None:
     """Their products are exact in float32, and in tf32; one operand, or both."""
     cases = [
         bf16_operands(c, both) for c in (*dense_cases(DType.F32), *conv_cases(DType.F32)) for both in (False, True)
     ]
-    chosen = [(c, choose(c.node, c.tensors, 0, 4, frozenset({name}))[0]) for c in cases]
+    if name in GROUPED:
+        cases = [bf16_operands(c, both) for c in grouped_cases(DType.F32) for both in (False, True)]
+    names = GROUPED if name in GROUPED else frozenset({name})
+    chosen = [(c, choose(c.node, c.tensors, 0, 4, names)[0]) for c in cases]
     found = [replace(c, choice=way) for c, way in chosen if way is not None]
-    assert len(found) > (20 if name == "implicit_gemm" else 5)
+    assert len(found) > (5 if name == STORED else 20)
     run_products(found, DType.F32, 1e-6, tmp_path)
 
 

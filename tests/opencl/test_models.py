@@ -27,7 +27,17 @@ SIMULATED = {
     "ring_10k": "5 ms",
     "microcircuit": "5 ms",
 }
-TRAINED = ["mlp", "custom_optimizer", "lenet_digits", "lstm", "autoencoder", "transformer", "reservoir", "convnet_l5"]
+TRAINED = [
+    "mlp",
+    "custom_optimizer",
+    "lenet_digits",
+    "mobile_digits",
+    "lstm",
+    "autoencoder",
+    "transformer",
+    "reservoir",
+    "convnet_l5",
+]
 ON_THE_WAY = ("'spikes", "'spike_count")
 """Lists of events: their order, and what older slots hold, belong to a target."""
 

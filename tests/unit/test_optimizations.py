@@ -47,6 +47,8 @@ STRATEGIES = {
     "matmul": ("mlp", "cuda", "exact"),
     "direct_conv": ("lenet5", "cuda", "exact"),
     "direct_conv_weights": ("lenet5", "cuda", "exact"),
+    "grouped_conv": ("mobile_digits", "cuda", "exact"),
+    "grouped_conv_weights": ("mobile_digits", "cuda", "exact"),
     "implicit_gemm": ("transformer", "cuda", "exact"),
     "fft_conv": ("convnet_l3", "cuda", "float32"),
     "tensor_conv_float32": ("resnet20", "cuda", "float32"),

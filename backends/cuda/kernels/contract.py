@@ -72,7 +72,6 @@ _FACTORS: Final = {
     stored_products.CONV: "nl_factors_bf16",
 }
 """What a kind of stored_products is called in its template."""
-_GROUP_WEIGHTS: Final = ("nl_group_weights", "nl_group_filter")
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
 _SPLIT_CALL: Final = "nl_split_product"
@@ -124,8 +123,10 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
     if contract.strategy in direct.GROUPED:
-        walked = direct.walk_of_groups(template, contract).items()
-        return contract.strategy + "".join(f"{of and '_' + of}_{'_by_'.join(map(str, x))}" for of, x in walked)
+        parts = [f"{of}_bf16" for of, stored in direct.stored(template, contract).items() if stored]
+        for of, both in direct.walk_of_groups(template, contract).items():
+            parts += [*([of] if of else []), "_by_".join(dict.fromkeys(map(str, both)))]  # alike: once
+        return "_".join([contract.strategy, *parts])
     if contract.strategy in direct.STRATEGIES:
         taps, step, tap = direct.walk(template, contract)
         own = direct.parts_of(contract.strategy) is None
@@ -164,13 +165,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy == fft_conv.NAME:
         return transforms.parts(contract)
     if strategy in direct.GROUPED:
-        call = (
-            f"nl_{strategy}<{', '.join(str(n) for x in direct.walk_of_groups(template, contract).values() for n in x)}>"
-        )
-        operands, sums = ("nl_groups", "nl_column") if strategy == grouped_conv.NAME else _GROUP_WEIGHTS
-        return [
-            Shared(name, call, operands, sums, grouped_conv.resident(contract.literals) if _single(template) else 0)
-        ]
+        return [_group_kind(template, contract, name)]
     walk = direct.walk(template, contract)
     if (units := direct.parts_of(strategy)) is not None:
         parts, element = units
@@ -195,9 +190,19 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     return _direct_kinds(template, contract, name)
 
 
+def _group_kind(template: l2.Template, contract: l2.Contract, name: str) -> Shared:
+    """That of a convolution in groups."""
+    types = ("nl_bfloat" if stored else "real" for stored in direct.stored(template, contract).values())
+    numbers = (str(n) for x in direct.walk_of_groups(template, contract).values() for n in x)
+    call = f"nl_{contract.strategy}<{', '.join([*types, *numbers])}>"
+    weights = contract.strategy == grouped_conv.WEIGHTS
+    operands, sums = ("nl_group_weights", "nl_group_filter") if weights else ("nl_groups", "nl_column")
+    return Shared(name, call, operands, sums, grouped_conv.resident(contract.literals) if _single(template) else 0)
+
+
 def _single(template: l2.Template) -> bool:
     """Whether it computes in float32: sums of float64 need twice the registers."""
-    return any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
+    return any(f.name == "x0" and f.dtype.computed is DType.F32 for f in template.formals)
 
 
 def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> list[Shared]:

@@ -117,6 +117,13 @@ def walk_of_groups(template: l2.Template, contract: l2.Contract) -> Mapping[str,
     return {"": taps, "step": (r.row.step, r.col.step), "tap": dilations, **div}
 
 
+def stored(template: l2.Template, contract: l2.Contract) -> dict[str, bool]:
+    """Of a strategy of groups: whether its image, and its other operand, are bf16 in memory."""
+    r, types = roles(template, contract), {f.name: f.dtype for f in template.formals}
+    other = "gradient" if contract.strategy == grouped_conv.WEIGHTS else "weights"
+    return {"image": types[r.image] is DType.BF16, other: types[r.other] is DType.BF16}
+
+
 def chosen(contract: l2.Contract) -> tuple[int, ...]:
     """Rows and columns of the windows that have one element, where an operand is of such (l1.Tensor.windows)."""
     literals = dict(contract.literals)

@@ -79,7 +79,8 @@ def _microseconds(x: Walked, loads: int, sums: int, threads: int, read: int, dev
 
 
 def _bytes(p: Problem) -> int:
-    return p.real_bytes * sum(prod(t.shape) for t in (*p.operands, p.node.out))
+    """Of operands and result in memory."""
+    return sum(prod(t.shape) * (2 if t.dtype == "bf16" else p.real_bytes) for t in (*p.operands, p.node.out))
 
 
 def _match(p: Problem, image: int) -> Choice:
@@ -133,6 +134,6 @@ def _variants(p: Problem, choice: Choice) -> list[Choice]:
 
 
 STRATEGIES: Final = (
-    Strategy(NAME, lambda p: either(0, partial(_match, p)), strided=True),
-    Strategy(WEIGHTS, lambda p: either(1, partial(_match_weights, p)), _variants, strided=True),
+    Strategy(NAME, lambda p: either(0, partial(_match, p)), bf16=True, strided=True),
+    Strategy(WEIGHTS, lambda p: either(1, partial(_match_weights, p)), _variants, bf16=True, strided=True),
 )
