@@ -1,8 +1,8 @@
 """layout: whether the tensors of a training have the batch in vector lanes or are row-major, by estimate.
 
 Assumes: graphs in gather form; a target with strategies for both layouts.
-Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster by more than
-MARGIN: large products, small batches; and where steps of a sequence would share lanes, or samples are compared with
+Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster, or slower by less
+than MARGIN: large products, small batches; and where steps of a sequence would share lanes, or samples are compared with
 each other. One layout for all phases of a program, whatever was measured: what was measured in a layout is for that
 layout.
 Does not: change tensors in the middle of a program.
@@ -23,7 +23,9 @@ from compiler.strategies.choice import rounded
 from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_WINDOW, VECTOR_BYTES
 from compiler.strategies.cost.nests import row_nest
 
-MARGIN = 0.9
+MARGIN = 1.05
+"""Times the estimate of lanes: that of rows is the higher one of what was measured (batches of 8: 0.76 times the time of
+lanes where it says 1.00, networks of depthwise convolutions, 0.49 where it says 0.91, of dense blocks)."""
 
 
 @dataclass(frozen=True)
