@@ -123,13 +123,18 @@ def compiled(k: Kernel, read: Collection[str]) -> CompiledKernel:
 
 
 def _shown(template: l2.Template) -> dict[str, str]:
-    """The names to show for formals that have a meaning, and for the columns that are called after them."""
+    """The names to show for formals and dims that have a meaning, and for the columns that are called after them."""
     words = {f.name: f.meaning for f in template.arrays if f.meaning}
-    shown: dict[str, str] = {}
+    body = template.body.nest if isinstance(template.body, l2.Contract) else template.body
+    dims = {d.name: d.meaning for d in body.dims if d.meaning} if isinstance(body, l2.Nest) else {}
+    shown, words = dict(dims), words | dims
     for f in template.formals:
         array, _, rest = f.name.partition("_")
-        if array in words:
-            shown[f.name] = f"{words[array]}_{rest}" if rest else words[array]
+        of = dims.get(rest.removeprefix("by_"))
+        if of and (rest.startswith("by_") or array == "n"):
+            rest = f"by_{of}" if rest.startswith("by_") else of
+        if array in words or of:
+            shown[f.name] = f"{words.get(array, array)}_{rest}" if rest else words[array]
     return shown
 
 
@@ -151,12 +156,12 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
         case l2.Strided() as s:
             inner_last = sorted(s.axes, key=lambda a: a.stride == 1)
             shown = Addresses(lambda n: code(k.namer.shown(n)))
-            where = "".join(f"[{shown.index(a)}]" for a in inner_last) or "[0]"
+            where = "".join(f"[{shown.index(a)}]" for a in inner_last)
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():
             where = "[]"
-    return f"{kind} {where}, {f'{f.unit}, ' if f.unit else ''}{what}"
+    return f"{' '.join([kind, where]).strip()}, {f'{f.unit}, ' if f.unit else ''}{what}"
 
 
 def array_type(k: Kernel, f: l2.ArrayFormal) -> str:

@@ -68,11 +68,12 @@ class Namer:
         """What the text says for a name of the model."""
         return self._shown.get(name) or printed(name)
 
-    def own(self, word: str) -> Code:
-        """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""
-        key = f"{word}#"
+    def own(self, name: str, word: str = "") -> Code:
+        """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator. `word`: what the
+        text calls it."""
+        key = f"{name}#"
         if key not in self._given:
-            self._given[key] = self.fresh(word)
+            self._given[key] = self.fresh(word or name)
         return self._given[key]
 
     def fresh(self, word: str) -> Code:

@@ -152,7 +152,7 @@ class NestBuilder:
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         self.k, self.nest = k, nest
         self.red = nest.red
-        self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
+        self.vars = {d.name: k.namer.own(d.name, d.word) for d in nest.dims}
         self.scope = k.scope | {n: cprint.Symbol(v, DType.I64) for n, v in self.vars.items()}
 
     def body(

@@ -459,31 +459,31 @@ NL_KERNEL(k1_rows_that_exist) {
     }
 }
 
-/* ---- k2  batch.count: sum over d0  (models/custom_optimizer.yaml:31:5) */
+/* ---- k2  batch.count: sum over n  (models/custom_optimizer.yaml:31:5) */
 typedef struct {
-    nl_u64 count_; /* real [0], written */
-    nl_u64 mask_; /* real [d0], read */
-    nl_u64 sum_grad_; /* real [0], written */
-    nl_u64 count_after_; /* double [0], updated */
-    nl_i64 n_d0_;
+    nl_u64 count_; /* real, written */
+    nl_u64 mask_; /* real [i], read */
+    nl_u64 sum_grad_; /* real, written */
+    nl_u64 count_after_; /* double, updated */
+    nl_i64 n_i_;
 } k2_row;
-NL_KERNEL(k2_sum_over_d0) {
+NL_KERNEL(k2_sum_over_n) {
     NL_ROWS(k2_row) {
         real *restrict const count_p_ = nl_at(ctx, self->count_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
         double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
-        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_i_ = self->n_i_;
         real part[32] = {0};
         nl_i64 first = 0;
-        for (; first + 32 <= n_d0_; first += 32)
+        for (; first + 32 <= n_i_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
-                const nl_i64 d0 = first + u;
-                part[u] += mask_p_[d0];
+                const nl_i64 i = first + u;
+                part[u] += mask_p_[i];
             }
-        for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
-            const nl_i64 d0 = first + u;
-            const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
+        for (nl_i64 u = 0; u < nl_parts_of_rest(n_i_ - first, 32); u++) {
+            const nl_i64 i = first + u;
+            const real mask_ = i < n_i_ ? mask_p_[i] : 0.0f;
             part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)
@@ -498,11 +498,11 @@ NL_KERNEL(k2_sum_over_d0) {
 
 /* ---- k3  loss.rows.grad: elementwise  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 rows_grad_; /* real [d0], written */
-    nl_u64 sum_grad_; /* real [0], read */
-    nl_u64 mask_; /* real [d0], read */
-    nl_u64 picked_grad_; /* real [d0], written */
-    nl_i64 n_d0_;
+    nl_u64 rows_grad_; /* real [i], written */
+    nl_u64 sum_grad_; /* real, read */
+    nl_u64 mask_; /* real [i], read */
+    nl_u64 picked_grad_; /* real [i], written */
+    nl_i64 n_i_;
 } k3_row;
 NL_KERNEL(k3_elementwise) {
     NL_ROWS(k3_row) {
@@ -510,11 +510,11 @@ NL_KERNEL(k3_elementwise) {
         const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            real rows_grad_ = sum_grad_p_[0] * mask_p_[d0];
-            rows_grad_p_[d0] = rows_grad_;
-            picked_grad_p_[d0] = rows_grad_ * -1.0f;
+        const nl_i64 n_i_ = self->n_i_;
+        NL_IVDEP for (nl_i64 i = 0; i < n_i_; i++) {
+            real rows_grad_ = sum_grad_p_[0] * mask_p_[i];
+            rows_grad_p_[i] = rows_grad_;
+            picked_grad_p_[i] = rows_grad_ * -1.0f;
         }
     }
 }
@@ -644,56 +644,56 @@ NL_KERNEL(k7_lanes_dense) {
     }
 }
 
-/* ---- k8  loss.largest: maximum over d1  (models/custom_optimizer.yaml:35:10) */
+/* ---- k8  loss.largest: maximum over o  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 largest_; /* real [d0][lane], written */
-    nl_u64 x_; /* real [d0][d1][lane], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    nl_u64 largest_; /* real [n][lane], written */
+    nl_u64 x_; /* real [n][o][lane], read */
+    nl_i64 n_n_, n_o_, x_by_n_;
 } k8_row;
-NL_KERNEL(k8_maximum_over_d1) {
+NL_KERNEL(k8_maximum_over_o) {
     NL_ROWS(k8_row) {
         real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
+        for (nl_i64 n = 0; n < n_n_; n++) {
             real acc[16];
             NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) acc[lane] = -NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+            for (nl_i64 o = 0; o < n_o_; o++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                    acc[lane] = nl_max_f32(acc[lane], x_p_[d0 * x_by_d0_ + d1 * 16 + lane]);
+                    acc[lane] = nl_max_f32(acc[lane], x_p_[n * x_by_n_ + o * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                largest_p_[d0 * 16 + lane] = acc[lane];
+                largest_p_[n * 16 + lane] = acc[lane];
         }
     }
 }
 
-/* ---- k9  loss.total: sum over d1  (models/custom_optimizer.yaml:35:10) */
+/* ---- k9  loss.total: sum over o  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 total_; /* real [d0][lane], written */
-    nl_u64 x_; /* real [d0][d1][lane], read */
-    nl_u64 largest_; /* real [d0][lane], read */
-    nl_u64 rows_grad_; /* real [d0][lane], read */
-    nl_u64 total_grad_; /* real [d0][lane], written */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    nl_u64 total_; /* real [n][lane], written */
+    nl_u64 x_; /* real [n][o][lane], read */
+    nl_u64 largest_; /* real [n][lane], read */
+    nl_u64 rows_grad_; /* real [n][lane], read */
+    nl_u64 total_grad_; /* real [n][lane], written */
+    nl_i64 n_n_, n_o_, x_by_n_;
 } k9_row;
-NL_KERNEL(k9_sum_over_d1) {
+NL_KERNEL(k9_sum_over_o) {
     NL_ROWS(k9_row) {
         real *restrict const total_p_ = nl_at(ctx, self->total_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const real *restrict const rows_grad_p_ = nl_at(ctx, self->rows_grad_);
         real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
+        for (nl_i64 n = 0; n < n_n_; n++) {
             real acc[16] = {0};
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+            for (nl_i64 o = 0; o < n_o_; o++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                    acc[lane] += nl_exp_f32(x_p_[d0 * x_by_d0_ + d1 * 16 + lane] - largest_p_[d0 * 16 + lane]);
+                    acc[lane] += nl_exp_f32(x_p_[n * x_by_n_ + o * 16 + lane] - largest_p_[n * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 real total_ = acc[lane];
-                const real rows_grad_ = rows_grad_p_[d0 * 16 + lane];
-                total_p_[d0 * 16 + lane] = total_;
-                total_grad_p_[d0 * 16 + lane] = rows_grad_ * (1.0f / total_);
+                const real rows_grad_ = rows_grad_p_[n * 16 + lane];
+                total_p_[n * 16 + lane] = total_;
+                total_grad_p_[n * 16 + lane] = rows_grad_ * (1.0f / total_);
             }
         }
     }
@@ -701,39 +701,39 @@ NL_KERNEL(k9_sum_over_d1) {
 
 /* ---- k10  loss.picked: elements  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 picked_; /* real [d0][lane], written */
-    nl_u64 label_; /* nl_i32 [d0][lane], read */
-    nl_u64 x_; /* real [d0][row][lane], read */
-    nl_i64 n_d0_, x_by_d0_, x_extent1_;
+    nl_u64 picked_; /* real [n][lane], written */
+    nl_u64 label_; /* nl_i32 [n][lane], read */
+    nl_u64 x_; /* real [n][row][lane], read */
+    nl_i64 n_n_, x_by_n_, x_extent1_;
 } k10_row;
 NL_KERNEL(k10_elements) {
     NL_ROWS(k10_row) {
         real *restrict const picked_p_ = nl_at(ctx, self->picked_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
-        const nl_i64 n_d0_ = self->n_d0_, x_by_d0_ = self->x_by_d0_, x_extent1_ = self->x_extent1_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
+        const nl_i64 n_n_ = self->n_n_, x_by_n_ = self->x_by_n_, x_extent1_ = self->x_extent1_;
+        for (nl_i64 n = 0; n < n_n_; n++)
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                nl_i32 row_ = label_p_[d0 * 16 + lane];
-                const real x_ = (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[d0 * x_by_d0_ + lane + row_ * 16] : 0.0f;
+                nl_i32 row_ = label_p_[n * 16 + lane];
+                const real x_ = (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[n * x_by_n_ + lane + row_ * 16] : 0.0f;
                 real acc_ = x_;
-                picked_p_[d0 * 16 + lane] = acc_;
+                picked_p_[n * 16 + lane] = acc_;
             }
     }
 }
 
-/* ---- k11  loss: sum over d0  (models/custom_optimizer.yaml:35:10) */
+/* ---- k11  loss: sum over n  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 loss_; /* real [0], written */
-    nl_u64 mask_; /* real [d0], read */
-    nl_u64 total_; /* real [d0], read */
-    nl_u64 largest_; /* real [d0], read */
-    nl_u64 picked_; /* real [d0], read */
-    nl_u64 count_; /* real [0], read */
-    nl_u64 loss_after_; /* double [0], updated */
-    nl_i64 n_d0_;
+    nl_u64 loss_; /* real, written */
+    nl_u64 mask_; /* real [i], read */
+    nl_u64 total_; /* real [i], read */
+    nl_u64 largest_; /* real [i], read */
+    nl_u64 picked_; /* real [i], read */
+    nl_u64 count_; /* real, read */
+    nl_u64 loss_after_; /* double, updated */
+    nl_i64 n_i_;
 } k11_row;
-NL_KERNEL(k11_sum_over_d0) {
+NL_KERNEL(k11_sum_over_n) {
     NL_ROWS(k11_row) {
         real *restrict const loss_p_ = nl_at(ctx, self->loss_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
@@ -742,17 +742,17 @@ NL_KERNEL(k11_sum_over_d0) {
         const real *restrict const picked_p_ = nl_at(ctx, self->picked_);
         const real *restrict const count_p_ = nl_at(ctx, self->count_);
         double *restrict const loss_after_p_ = nl_at(ctx, self->loss_after_);
-        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_i_ = self->n_i_;
         real part[32] = {0};
         nl_i64 first = 0;
-        for (; first + 32 <= n_d0_; first += 32)
+        for (; first + 32 <= n_i_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
-                const nl_i64 d0 = first + u;
-                part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
+                const nl_i64 i = first + u;
+                part[u] += (nl_log_f32(total_p_[i]) + largest_p_[i] - picked_p_[i]) * mask_p_[i];
             }
-        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
-            const nl_i64 d0 = first + u;
-            part[u] += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
+        for (nl_i64 u = 0; u < n_i_ - first; u++) {
+            const nl_i64 i = first + u;
+            part[u] += (nl_log_f32(total_p_[i]) + largest_p_[i] - picked_p_[i]) * mask_p_[i];
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
@@ -763,63 +763,63 @@ NL_KERNEL(k11_sum_over_d0) {
     }
 }
 
-/* ---- k12  batch.accuracy.first: minimum over d1  (models/custom_optimizer.yaml:35:10) */
+/* ---- k12  batch.accuracy.first: minimum over o  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 accuracy_first_; /* real [d0][lane], written */
-    nl_u64 x_; /* real [d0][d1][lane], read */
-    nl_u64 x_2_; /* real [d0][lane], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    nl_u64 accuracy_first_; /* real [n][lane], written */
+    nl_u64 x_; /* real [n][o][lane], read */
+    nl_u64 x_2_; /* real [n][lane], read */
+    nl_i64 n_n_, n_o_, x_by_n_;
 } k12_row;
-NL_KERNEL(k12_minimum_over_d1) {
+NL_KERNEL(k12_minimum_over_o) {
     NL_ROWS(k12_row) {
         real *restrict const accuracy_first_p_ = nl_at(ctx, self->accuracy_first_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
+        for (nl_i64 n = 0; n < n_n_; n++) {
             real acc[16];
             NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) acc[lane] = NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+            for (nl_i64 o = 0; o < n_o_; o++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    acc[lane] = nl_min_f32(acc[lane], x_ == x_p_2_[d0 * 16 + lane] ? (real)d1 : 1e+09f);
+                    const real x_ = x_p_[n * x_by_n_ + o * 16 + lane];
+                    acc[lane] = nl_min_f32(acc[lane], x_ == x_p_2_[n * 16 + lane] ? (real)o : 1e+09f);
                 }
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                accuracy_first_p_[d0 * 16 + lane] = acc[lane];
+                accuracy_first_p_[n * 16 + lane] = acc[lane];
         }
     }
 }
 
-/* ---- k13  metric.accuracy.after: sum over d0  (models/custom_optimizer.yaml:35:10) */
+/* ---- k13  metric.accuracy.after: sum over n  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 accuracy_after_; /* double [0], updated */
-    nl_u64 first_; /* real [d0], read */
-    nl_u64 label_; /* nl_i32 [d0], read */
-    nl_u64 mask_; /* real [d0], read */
-    nl_i64 n_d0_;
+    nl_u64 accuracy_after_; /* double, updated */
+    nl_u64 first_; /* real [i], read */
+    nl_u64 label_; /* nl_i32 [i], read */
+    nl_u64 mask_; /* real [i], read */
+    nl_i64 n_i_;
 } k13_row;
-NL_KERNEL(k13_sum_over_d0) {
+NL_KERNEL(k13_sum_over_n) {
     NL_ROWS(k13_row) {
         double *restrict const accuracy_after_p_ = nl_at(ctx, self->accuracy_after_);
         const real *restrict const first_p_ = nl_at(ctx, self->first_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
-        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_i_ = self->n_i_;
         real part[32] = {0};
         nl_i64 first = 0;
-        for (; first + 32 <= n_d0_; first += 32)
+        for (; first + 32 <= n_i_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
-                const nl_i64 d0 = first + u;
-                const real first_ = first_p_[d0];
-                const nl_i32 label_ = label_p_[d0];
-                const real mask_ = mask_p_[d0];
+                const nl_i64 i = first + u;
+                const real first_ = first_p_[i];
+                const nl_i32 label_ = label_p_[i];
+                const real mask_ = mask_p_[i];
                 part[u] += first_ == (real)label_ ? mask_ : 0.0f;
             }
-        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
-            const nl_i64 d0 = first + u;
-            const real first_ = first_p_[d0];
-            const nl_i32 label_ = label_p_[d0];
-            const real mask_ = mask_p_[d0];
+        for (nl_i64 u = 0; u < n_i_ - first; u++) {
+            const nl_i64 i = first + u;
+            const real first_ = first_p_[i];
+            const nl_i32 label_ = label_p_[i];
+            const real mask_ = mask_p_[i];
             part[u] += first_ == (real)label_ ? mask_ : 0.0f;
         }
         for (int half = 16; half > 0; half /= 2)
@@ -831,13 +831,13 @@ NL_KERNEL(k13_sum_over_d0) {
 
 /* ---- k14  logits.biased.grad.sum: elementwise  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 biased_grad_sum_; /* real [d0][d1][lane], written */
-    nl_u64 picked_grad_; /* real [d0][lane], read */
-    nl_u64 label_; /* nl_i32 [d0][lane], read */
-    nl_u64 total_grad_; /* real [d0][lane], read */
-    nl_u64 biased_; /* real [d0][d1][lane], read */
-    nl_u64 x_; /* real [d0][lane], read */
-    nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
+    nl_u64 biased_grad_sum_; /* real [n][o][lane], written */
+    nl_u64 picked_grad_; /* real [n][lane], read */
+    nl_u64 label_; /* nl_i32 [n][lane], read */
+    nl_u64 total_grad_; /* real [n][lane], read */
+    nl_u64 biased_; /* real [n][o][lane], read */
+    nl_u64 x_; /* real [n][lane], read */
+    nl_i64 n_n_, n_o_, biased_grad_sum_by_n_, biased_by_n_;
 } k14_row;
 NL_KERNEL(k14_elementwise) {
     NL_ROWS(k14_row) {
@@ -847,40 +847,40 @@ NL_KERNEL(k14_elementwise) {
         const real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
         const real *restrict const biased_p_ = nl_at(ctx, self->biased_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
-        const nl_i64 biased_by_d0_ = self->biased_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+        const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_;
+        const nl_i64 biased_by_n_ = self->biased_by_n_;
+        for (nl_i64 n = 0; n < n_n_; n++)
+            for (nl_i64 o = 0; o < n_o_; o++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
-                    real acc_ = 0.0f + (d1 == label_p_[d0 * 16 + lane] ? picked_grad_ : 0.0f);
-                    const real total_grad_ = total_grad_p_[d0 * 16 + lane];
-                    const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
-                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] =
-                        acc_ + total_grad_ * nl_exp_f32(biased_ - x_p_[d0 * 16 + lane]);
+                    const real picked_grad_ = picked_grad_p_[n * 16 + lane];
+                    real acc_ = 0.0f + (o == label_p_[n * 16 + lane] ? picked_grad_ : 0.0f);
+                    const real total_grad_ = total_grad_p_[n * 16 + lane];
+                    const real biased_ = biased_p_[n * biased_by_n_ + o * 16 + lane];
+                    biased_grad_sum_p_[n * biased_grad_sum_by_n_ + o * 16 + lane] =
+                        acc_ + total_grad_ * nl_exp_f32(biased_ - x_p_[n * 16 + lane]);
                 }
     }
 }
 
-/* ---- k15  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
+/* ---- k15  hidden.bias.grad: sum over n  (models/custom_optimizer.yaml:26:13) */
 typedef struct {
-    nl_u64 bias_grad_; /* real [d1], written */
-    nl_u64 biased_grad_sum_; /* real [d1][d0][lane], read */
-    nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
+    nl_u64 bias_grad_; /* real [o], written */
+    nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
+    nl_i64 n_o_, n_n_, biased_grad_sum_by_n_;
 } k15_row;
-NL_KERNEL(k15_sum_over_d0) {
+NL_KERNEL(k15_sum_over_n) {
     NL_ROWS(k15_row) {
         real *restrict const bias_grad_p_ = nl_at(ctx, self->bias_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
-        const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
-        for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
+        const nl_i64 n_o_ = self->n_o_, n_n_ = self->n_n_, biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_;
+        for (nl_i64 o = 0; o < n_o_; o++) {
             real part[16] = {0};
-            for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
+            for (nl_i64 n = 0; n < n_n_; n++)
                 NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                    part[lane] += biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
+                    part[lane] += biased_grad_sum_p_[o * 16 + n * biased_grad_sum_by_n_ + lane];
             for (int half = 8; half > 0; half /= 2)
                 for (int lane = 0; lane < half; lane++) part[lane] += part[lane + half];
-            bias_grad_p_[d1] = part[0];
+            bias_grad_p_[o] = part[0];
         }
     }
 }
@@ -1036,29 +1036,29 @@ NL_KERNEL(k18_optimizer_update) {
     }
 }
 
-/* ---- k19  batch.count: sum over d0  (models/custom_optimizer.yaml:31:5) */
+/* ---- k19  batch.count: sum over n  (models/custom_optimizer.yaml:31:5) */
 typedef struct {
-    nl_u64 count_; /* real [0], written */
-    nl_u64 mask_; /* real [d0], read */
-    nl_u64 count_after_; /* double [0], updated */
-    nl_i64 n_d0_;
+    nl_u64 count_; /* real, written */
+    nl_u64 mask_; /* real [i], read */
+    nl_u64 count_after_; /* double, updated */
+    nl_i64 n_i_;
 } k19_row;
-NL_KERNEL(k19_sum_over_d0) {
+NL_KERNEL(k19_sum_over_n) {
     NL_ROWS(k19_row) {
         real *restrict const count_p_ = nl_at(ctx, self->count_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
-        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_i_ = self->n_i_;
         real part[32] = {0};
         nl_i64 first = 0;
-        for (; first + 32 <= n_d0_; first += 32)
+        for (; first + 32 <= n_i_; first += 32)
             NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
-                const nl_i64 d0 = first + u;
-                part[u] += mask_p_[d0];
+                const nl_i64 i = first + u;
+                part[u] += mask_p_[i];
             }
-        for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
-            const nl_i64 d0 = first + u;
-            const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
+        for (nl_i64 u = 0; u < nl_parts_of_rest(n_i_ - first, 32); u++) {
+            const nl_i64 i = first + u;
+            const real mask_ = i < n_i_ ? mask_p_[i] : 0.0f;
             part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)
@@ -1070,26 +1070,26 @@ NL_KERNEL(k19_sum_over_d0) {
     }
 }
 
-/* ---- k20  loss.total: sum over d1  (models/custom_optimizer.yaml:35:10) */
+/* ---- k20  loss.total: sum over o  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
-    nl_u64 total_; /* real [d0][lane], written */
-    nl_u64 x_; /* real [d0][d1][lane], read */
-    nl_u64 largest_; /* real [d0][lane], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    nl_u64 total_; /* real [n][lane], written */
+    nl_u64 x_; /* real [n][o][lane], read */
+    nl_u64 largest_; /* real [n][lane], read */
+    nl_i64 n_n_, n_o_, x_by_n_;
 } k20_row;
-NL_KERNEL(k20_sum_over_d1) {
+NL_KERNEL(k20_sum_over_o) {
     NL_ROWS(k20_row) {
         real *restrict const total_p_ = nl_at(ctx, self->total_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
+        for (nl_i64 n = 0; n < n_n_; n++) {
             real acc[16] = {0};
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+            for (nl_i64 o = 0; o < n_o_; o++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                    acc[lane] += nl_exp_f32(x_p_[d0 * x_by_d0_ + d1 * 16 + lane] - largest_p_[d0 * 16 + lane]);
+                    acc[lane] += nl_exp_f32(x_p_[n * x_by_n_ + o * 16 + lane] - largest_p_[n * 16 + lane]);
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                total_p_[d0 * 16 + lane] = acc[lane];
+                total_p_[n * 16 + lane] = acc[lane];
         }
     }
 }
@@ -1099,12 +1099,12 @@ NL_KERNEL(k20_sum_over_d1) {
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0, k3_elementwise,
+    k0_initial_value, k1_rows_that_exist, k2_sum_over_n, k3_elementwise,
     k4_batch_of_data_flat, k5_batch_of_data_labels, k6_lanes_dense, k7_lanes_dense,
-    k8_maximum_over_d1, k9_sum_over_d1, k10_elements, k11_sum_over_d0,
-    k12_minimum_over_d1, k13_sum_over_d0, k14_elementwise, k15_sum_over_d0,
-    k16_lanes_dense, k17_dense_weight_gradient, k18_optimizer_update, k19_sum_over_d0,
-    k20_sum_over_d1, 0,
+    k8_maximum_over_o, k9_sum_over_o, k10_elements, k11_sum_over_n,
+    k12_minimum_over_o, k13_sum_over_n, k14_elementwise, k15_sum_over_n,
+    k16_lanes_dense, k17_dense_weight_gradient, k18_optimizer_update, k19_sum_over_n,
+    k20_sum_over_o, 0,
 };
 
 /* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the one before. */

@@ -68,17 +68,17 @@ extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) {
     k1_rows_that_exist_block(NL_TASK(k1_row));
 }
 
-/* ---- k2  batch.count: sum over d0  (models/lenet5.yaml:25:5) */
+/* ---- k2  batch.count: sum over n  (models/lenet5.yaml:25:5) */
 struct k2_row {
-    real *count_; /* real [0], written */
-    const real *mask_; /* real [d0], read */
-    double *count_after_; /* double [0], updated */
-    real *rows_grad_; /* real [d0], written */
-    real *picked_grad_; /* real [d0], written */
-    nl_i64 n_d0_;
+    real *count_; /* real, written */
+    const real *mask_; /* real [n], read */
+    double *count_after_; /* double, updated */
+    real *rows_grad_; /* real [n], written */
+    real *picked_grad_; /* real [n], written */
+    nl_i64 n_n_;
 };
 
-NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
+NL_FN void k2_sum_over_n_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k2_row *const self = (const k2_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
@@ -86,22 +86,22 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
     real *__restrict__ const rows_grad_p_ = nl_global(self->rows_grad_);
     real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
-    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_n_ = self->n_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_)
+    const bool nl_wide = (n_n_ % 4 == 0) & (n_n_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_)
         & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
     const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d0_;
+        const nl_i64 nl_terms = n_n_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d0 = 4 * nl_first; d0 < nl_terms; d0 += 4 * nl_group) {
-                    const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+                for (nl_i64 n = 4 * nl_first; n < nl_terms; n += 4 * nl_group) {
+                    const auto nl_mask_p_ = nl_read<4>(&mask_p_[n], true);
                     struct {
                         nl_few<real, 4> mask_p_;
                     } nl_x = {nl_as<real>(nl_mask_p_)};
@@ -112,17 +112,17 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d0 = nl_first;
+                nl_i64 n = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += mask_p_[d0];
-                    d0 += nl_group;
+                    acc += mask_p_[n];
+                    n += nl_group;
                 };
 #pragma unroll 1
-                while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (n + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (n + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d0 < nl_terms) nl_more(0);
+                while (n < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -141,8 +141,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 d0 = 4 * nl_first; d0 < nl_terms; d0 += 4 * nl_group) {
-                const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+            for (nl_i64 n = 4 * nl_first; n < nl_terms; n += 4 * nl_group) {
+                const auto nl_mask_p_ = nl_read<4>(&mask_p_[n], true);
                 struct {
                     nl_few<real, 4> mask_p_;
                     nl_few<real, 4> rows_grad_p_;
@@ -155,22 +155,22 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
                     nl_x.picked_grad_p_.x[nl_n] = rows_grad_ * -1.0f;
                 };
                 nl_each<4>(nl_point);
-                nl_write(&rows_grad_p_[d0], nl_x.rows_grad_p_, true);
-                nl_write(&picked_grad_p_[d0], nl_x.picked_grad_p_, true);
+                nl_write(&rows_grad_p_[n], nl_x.rows_grad_p_, true);
+                nl_write(&picked_grad_p_[n], nl_x.picked_grad_p_, true);
             }
         } else {
             struct nl_load_found {
                 real mask_;
             };
-            const auto nl_load = [&](nl_i64 d0) {
-                const real mask_ = mask_p_[d0];
+            const auto nl_load = [&](nl_i64 n) {
+                const real mask_ = mask_p_[n];
                 return nl_load_found{mask_};
             };
-            const auto nl_work = [&](nl_i64 d0, const nl_load_found &nl_load_of) {
+            const auto nl_work = [&](nl_i64 n, const nl_load_found &nl_load_of) {
                 real mask_ = nl_load_of.mask_;
                 real rows_grad_ = v0_ * mask_;
-                rows_grad_p_[d0] = rows_grad_;
-                picked_grad_p_[d0] = rows_grad_ * -1.0f;
+                rows_grad_p_[n] = rows_grad_;
+                picked_grad_p_[n] = rows_grad_ * -1.0f;
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -184,8 +184,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_d0(NL_ARGUMENTS) {
-    k2_sum_over_d0_block(NL_TASK(k2_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_n(NL_ARGUMENTS) {
+    k2_sum_over_n_block(NL_TASK(k2_row));
 }
 
 /* ---- k3  image: batch of data.images  (models/lenet5.yaml:10:5) */
@@ -300,9 +300,9 @@ extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) {
 
 /* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
 struct k5_row {
-    real *spread_; /* real [d0][d3][d4][d5], written */
-    const real *image_; /* real [d0][d4], read */
-    nl_i64 n_d0_, n_d3_, n_d4_, n_d5_, spread_by_d0_, spread_by_d3_, spread_by_d4_, image_by_d0_;
+    real *spread_; /* real [i][j][k][l], written */
+    const real *image_; /* real [i][k], read */
+    nl_i64 n_i_, n_j_, n_k_, n_l_, spread_by_i_, spread_by_j_, spread_by_k_, image_by_i_;
 };
 
 NL_FN void k5_elementwise_block(const nl_task &nl_t) {
@@ -310,36 +310,35 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t) {
     const k5_row *const self = (const k5_row *)nl_t.self;
     real *__restrict__ const spread_p_ = nl_global(self->spread_);
     const real *__restrict__ const image_p_ = nl_global(self->image_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, n_d4_ = self->n_d4_, n_d5_ = self->n_d5_;
-    const nl_i64 spread_by_d0_ = self->spread_by_d0_, spread_by_d3_ = self->spread_by_d3_;
-    const nl_i64 spread_by_d4_ = self->spread_by_d4_, image_by_d0_ = self->image_by_d0_;
-    const nl_u32 d3_inverse = nl_inverse(n_d3_);
-    const nl_u32 d4_inverse = nl_inverse(n_d4_);
-    const nl_u32 d5_inverse = nl_inverse(n_d5_);
+    const nl_i64 n_i_ = self->n_i_, n_j_ = self->n_j_, n_k_ = self->n_k_, n_l_ = self->n_l_;
+    const nl_i64 spread_by_i_ = self->spread_by_i_, spread_by_j_ = self->spread_by_j_;
+    const nl_i64 spread_by_k_ = self->spread_by_k_, image_by_i_ = self->image_by_i_;
+    const nl_u32 j_inverse = nl_inverse(n_j_);
+    const nl_u32 k_inverse = nl_inverse(n_k_);
+    const nl_u32 l_inverse = nl_inverse(n_l_);
     nl_wait();
-    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_)
-        & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_l_ % 4 == 0) & nl_is_aligned<4>(spread_p_)
+        & (spread_by_i_ % 4 == 0) & (spread_by_j_ % 4 == 0) & (spread_by_k_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_i_ * n_j_ * n_k_ * n_l_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 d5 = nl_take(rest, n_d5_, d5_inverse);
-        const nl_i64 d4 = nl_take(rest, n_d4_, d4_inverse);
-        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
-        const nl_i64 d0 = rest;
+        const nl_i64 l = nl_take(rest, n_l_, l_inverse);
+        const nl_i64 k = nl_take(rest, n_k_, k_inverse);
+        const nl_i64 j = nl_take(rest, n_j_, j_inverse);
+        const nl_i64 i = rest;
         struct {
             nl_few<real, 4> spread_p_;
             real image_p_;
-        } nl_x = {{}, image_p_[d0 * image_by_d0_ + d4]};
+        } nl_x = {{}, image_p_[i * image_by_i_ + k]};
         const auto nl_point = [&](int nl_n) {
             const real image_ = nl_x.image_p_;
             nl_x.spread_p_.x[nl_n] = image_;
         };
         if (!nl_wide) nl_point(0);
         else nl_each<4>(nl_point);
-        nl_write(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_,
-            nl_wide);
+        nl_write(&spread_p_[i * spread_by_i_ + j * spread_by_j_ + k * spread_by_k_ + l], nl_x.spread_p_, nl_wide);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS) {
@@ -581,21 +580,21 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k10  loss.largest: rows over d1  (models/lenet5.yaml:29:10) */
+/* ---- k10  loss.largest: rows over o  (models/lenet5.yaml:29:10) */
 struct k10_row {
-    real *largest_; /* real [d0], written */
-    const real *x_; /* real [d0][d1], read */
-    const nl_i32 *label_; /* nl_i32 [d0], read */
-    real *total_; /* real [d0], written */
-    real *picked_; /* real [d0], written */
-    const real *rows_grad_; /* real [d0], read */
-    real *accuracy_first_; /* real [d0], written */
-    const real *picked_grad_; /* real [d0], read */
-    real *biased_grad_sum_; /* real [d0][d1], written */
-    nl_i64 n_d0_, n_d1_, x_by_d0_, biased_grad_sum_by_d0_;
+    real *largest_; /* real [n], written */
+    const real *x_; /* real [n][o], read */
+    const nl_i32 *label_; /* nl_i32 [n], read */
+    real *total_; /* real [n], written */
+    real *picked_; /* real [n], written */
+    const real *rows_grad_; /* real [n], read */
+    real *accuracy_first_; /* real [n], written */
+    const real *picked_grad_; /* real [n], read */
+    real *biased_grad_sum_; /* real [n][o], written */
+    nl_i64 n_n_, n_o_, x_by_n_, biased_grad_sum_by_n_;
 };
 
-NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
+NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k10_row *const self = (const k10_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
@@ -607,23 +606,23 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
     real *__restrict__ const accuracy_first_p_ = nl_global(self->accuracy_first_);
     const real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
     real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
+    const nl_i64 biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0)
-        & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_o_ % 4 == 0) & (n_o_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_n_ % 4 == 0)
+        & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_n_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d1_;
+    for (nl_i64 n = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); n < nl_end; n += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_o_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -634,17 +633,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc = nl_max_f32(acc, x_p_[d0 * x_by_d0_ + d1]);
-                    d1 += nl_group;
+                    acc = nl_max_f32(acc, x_p_[n * x_by_n_ + o]);
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -654,40 +653,40 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
             }
         }
         real largest_ = acc;
-        if (nl_first == 0) largest_p_[d0] = largest_;
+        if (nl_first == 0) largest_p_[n] = largest_;
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        const nl_i32 label_ = label_p_[d0];
+                        const nl_i32 label_ = label_p_[n];
                         acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
+                        acc2 += o + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    const nl_i32 label_ = label_p_[d0];
+                    const real x_ = x_p_[n * x_by_n_ + o];
+                    const nl_i32 label_ = label_p_[n];
                     acc1 += nl_exp_f32(x_ - largest_);
-                    acc2 += d1 == label_ ? x_ : 0.0f;
-                    d1 += nl_group;
+                    acc2 += o == label_ ? x_ : 0.0f;
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -699,38 +698,38 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
         }
         real total_ = acc1;
         real picked_ = acc2;
-        real v0_ = rows_grad_p_[d0] * (1.0f / total_);
+        real v0_ = rows_grad_p_[n] * (1.0f / total_);
         if (nl_first == 0) {
-            total_p_[d0] = total_;
-            picked_p_[d0] = picked_;
+            total_p_[n] = total_;
+            picked_p_[n] = picked_;
         }
         real acc3 = NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc3 = nl_min_f32(acc3, x_p_[d0 * x_by_d0_ + d1] == largest_ ? (real)d1 : 1e+09f);
-                    d1 += nl_group;
+                    acc3 = nl_min_f32(acc3, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -740,24 +739,24 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
             }
         }
         real accuracy_first_ = acc3;
-        if (nl_first == 0) accuracy_first_p_[d0] = accuracy_first_;
+        if (nl_first == 0) accuracy_first_p_[n] = accuracy_first_;
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+            for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                 struct {
                     nl_few<real, 4> x_p_;
                     nl_few<real, 4> biased_grad_sum_p_;
                 } nl_x = {nl_as<real>(nl_x_p_), {}};
                 const auto nl_point = [&](int nl_n) {
                     const real x_ = nl_x.x_p_.x[nl_n];
-                    const nl_i32 label_ = label_p_[d0];
-                    const real picked_grad_ = picked_grad_p_[d0];
+                    const nl_i32 label_ = label_p_[n];
+                    const real picked_grad_ = picked_grad_p_[n];
                     nl_x.biased_grad_sum_p_.x[nl_n] =
-                        (d1 + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                        (o + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
                 };
                 nl_each<4>(nl_point);
-                nl_write(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, true);
+                nl_write(&biased_grad_sum_p_[n * biased_grad_sum_by_n_ + o], nl_x.biased_grad_sum_p_, true);
             }
         } else {
             struct nl_load_found {
@@ -765,18 +764,18 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
                 nl_i32 label_;
                 real picked_grad_;
             };
-            const auto nl_load = [&](nl_i64 d1) {
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                const nl_i32 label_ = label_p_[d0];
-                const real picked_grad_ = picked_grad_p_[d0];
+            const auto nl_load = [&](nl_i64 o) {
+                const real x_ = x_p_[n * x_by_n_ + o];
+                const nl_i32 label_ = label_p_[n];
+                const real picked_grad_ = picked_grad_p_[n];
                 return nl_load_found{x_, label_, picked_grad_};
             };
-            const auto nl_work = [&](nl_i64 d1, const nl_load_found &nl_load_of) {
+            const auto nl_work = [&](nl_i64 o, const nl_load_found &nl_load_of) {
                 real x_ = nl_load_of.x_;
                 nl_i32 label_ = nl_load_of.label_;
                 real picked_grad_ = nl_load_of.picked_grad_;
-                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] =
-                    (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                biased_grad_sum_p_[n * biased_grad_sum_by_n_ + o] =
+                    (o == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -790,23 +789,23 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k10_rows_over_d1(NL_ARGUMENTS) {
-    k10_rows_over_d1_block(NL_TASK(k10_row));
+extern "C" __global__ void NL_BLOCK k10_rows_over_o(NL_ARGUMENTS) {
+    k10_rows_over_o_block(NL_TASK(k10_row));
 }
 
-/* ---- k11  loss: sum over d0  (models/lenet5.yaml:29:10) */
+/* ---- k11  loss: sum over n  (models/lenet5.yaml:29:10) */
 struct k11_row {
-    real *loss_; /* real [0], written */
-    const real *mask_; /* real [d0], read */
-    const real *total_; /* real [d0], read */
-    const real *largest_; /* real [d0], read */
-    const real *picked_; /* real [d0], read */
-    const real *count_; /* real [0], read */
-    double *loss_after_; /* double [0], updated */
-    nl_i64 n_d0_;
+    real *loss_; /* real, written */
+    const real *mask_; /* real [n], read */
+    const real *total_; /* real [n], read */
+    const real *largest_; /* real [n], read */
+    const real *picked_; /* real [n], read */
+    const real *count_; /* real, read */
+    double *loss_after_; /* double, updated */
+    nl_i64 n_n_;
 };
 
-NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
+NL_FN void k11_sum_over_n_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k11_row *const self = (const k11_row *)nl_t.self;
     real *__restrict__ const loss_p_ = nl_global(self->loss_);
@@ -816,7 +815,7 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
     const real *__restrict__ const picked_p_ = nl_global(self->picked_);
     const real *__restrict__ const count_p_ = nl_global(self->count_);
     double *__restrict__ const loss_after_p_ = nl_global(self->loss_after_);
-    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_n_ = self->n_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -826,19 +825,19 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
-        const nl_i64 nl_terms = n_d0_;
+        const nl_i64 nl_terms = n_n_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 d0 = nl_first;
+        nl_i64 n = nl_first;
         const auto nl_more = [&](int) {
-            acc += (nl_log_f32(total_p_[d0]) + largest_p_[d0] - picked_p_[d0]) * mask_p_[d0];
-            d0 += nl_group;
+            acc += (nl_log_f32(total_p_[n]) + largest_p_[n] - picked_p_[n]) * mask_p_[n];
+            n += nl_group;
         };
 #pragma unroll 1
-        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (n + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (n + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (d0 < nl_terms) nl_more(0);
+        while (n < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -853,27 +852,27 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d0(NL_ARGUMENTS) {
-    k11_sum_over_d0_block(NL_TASK(k11_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_n(NL_ARGUMENTS) {
+    k11_sum_over_n_block(NL_TASK(k11_row));
 }
 
-/* ---- k12  metric.accuracy.after: sum over d0  (models/lenet5.yaml:29:10) */
+/* ---- k12  metric.accuracy.after: sum over n  (models/lenet5.yaml:29:10) */
 struct k12_row {
-    double *accuracy_after_; /* double [0], updated */
-    const real *first_; /* real [d0], read */
-    const nl_i32 *label_; /* nl_i32 [d0], read */
-    const real *mask_; /* real [d0], read */
-    nl_i64 n_d0_;
+    double *accuracy_after_; /* double, updated */
+    const real *first_; /* real [n], read */
+    const nl_i32 *label_; /* nl_i32 [n], read */
+    const real *mask_; /* real [n], read */
+    nl_i64 n_n_;
 };
 
-NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
+NL_FN void k12_sum_over_n_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k12_row *const self = (const k12_row *)nl_t.self;
     double *__restrict__ const accuracy_after_p_ = nl_global(self->accuracy_after_);
     const real *__restrict__ const first_p_ = nl_global(self->first_);
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
-    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_n_ = self->n_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -883,22 +882,22 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
-        const nl_i64 nl_terms = n_d0_;
+        const nl_i64 nl_terms = n_n_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 d0 = nl_first;
+        nl_i64 n = nl_first;
         const auto nl_more = [&](int) {
-            const real first_ = first_p_[d0];
-            const nl_i32 label_ = label_p_[d0];
-            const real mask_ = mask_p_[d0];
+            const real first_ = first_p_[n];
+            const nl_i32 label_ = label_p_[n];
+            const real mask_ = mask_p_[n];
             acc += first_ == (real)label_ ? mask_ : 0.0f;
-            d0 += nl_group;
+            n += nl_group;
         };
 #pragma unroll 1
-        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (n + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (n + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (d0 < nl_terms) nl_more(0);
+        while (n < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -911,79 +910,79 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d0(NL_ARGUMENTS) {
-    k12_sum_over_d0_block(NL_TASK(k12_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_n(NL_ARGUMENTS) {
+    k12_sum_over_n_block(NL_TASK(k12_row));
 }
 
-/* ---- k13  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
+/* ---- k13  dense1.bias.grad: sum over n  (models/lenet5.yaml:19:7) */
 struct k13_row {
-    real *bias_grad_; /* real [d1], written */
-    const real *biased_grad_sum_; /* real [d0][d1], read */
-    nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
+    real *bias_grad_; /* real [o], written */
+    const real *biased_grad_sum_; /* real [n][o], read */
+    nl_i64 n_o_, n_n_, biased_grad_sum_by_n_;
 };
 
-NL_FN void k13_sum_over_d0_block(const nl_task &nl_t) {
+NL_FN void k13_sum_over_n_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
-    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+    const nl_i64 n_o_ = self->n_o_, n_n_ = self->n_n_, biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_;
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
-    const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
-    const nl_i64 nl_points = n_d1_;
+    const int nl_many = n_o_ % 4 == 0 ? 4 : 1;
+    const nl_i64 nl_points = n_o_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
-    const nl_i64 d1 = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
+    const nl_i64 o = nl_least(nl_point, nl_points - nl_many);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_n_ % 4 == 0);
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
-    const nl_i64 nl_terms = n_d0_;
+    const nl_i64 nl_terms = n_n_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
-    nl_i64 d0 = nl_first;
+    nl_i64 n = nl_first;
     const auto nl_more = [&](int) {
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
-        } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_])};
+        } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[o + n * biased_grad_sum_by_n_])};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
         });
-        d0 += nl_group;
+        n += nl_group;
     };
     const auto nl_apart = [&] {
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
-        } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many, nl_even))};
+        } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[o + n * biased_grad_sum_by_n_], nl_many, nl_even))};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
         });
-        d0 += nl_group;
+        n += nl_group;
     };
     if (nl_even) {
 #pragma unroll 1
-        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (n + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (n + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (d0 < nl_terms) nl_more(0);
+        while (n < nl_terms) nl_more(0);
     } else {
 #pragma unroll 1
-        while (d0 < nl_terms) nl_apart();
+        while (n < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
         nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
-    const nl_i64 nl_first_own = d1;
+    const nl_i64 nl_first_own = o;
     nl_each<4>([&](int nl_n) {
         if (nl_n >= nl_many) return;
-        const nl_i64 d1 = nl_first_own + nl_n;
+        const nl_i64 o = nl_first_own + nl_n;
         const real acc = nl_all.of[nl_n];
-        bias_grad_p_[d1] = acc;
+        bias_grad_p_[o] = acc;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) {
-    k13_sum_over_d0_block(NL_TASK(k13_row));
+extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_n(NL_ARGUMENTS) {
+    k13_sum_over_n_block(NL_TASK(k13_row));
 }
 
 /* ---- k14  conv2.biased.grad.of_windows.flat: matmul  (models/lenet5.yaml:19:7) */
@@ -1082,49 +1081,49 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
     }
 }
 
-/* ---- k16  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
+/* ---- k16  conv1.bias.grad: sum over n, i2, i3  (models/lenet5.yaml:14:7) */
 struct k16_row {
-    real *bias_grad_; /* real [d1], written */
-    const real *biased_grad_of_windows_; /* real [d1][d0][d2], read */
-    nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_of_windows_by_d1_, biased_grad_of_windows_by_d0_;
+    real *bias_grad_; /* real [c], written */
+    const real *biased_grad_of_windows_; /* real [c][n][i], read */
+    nl_i64 n_c_, n_n_, n_i_, biased_grad_of_windows_by_c_, biased_grad_of_windows_by_n_;
 };
 
-NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t) {
+NL_FN void k16_sum_over_n_i2_i3_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k16_row *const self = (const k16_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
-    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
-    const nl_i64 biased_grad_of_windows_by_d1_ = self->biased_grad_of_windows_by_d1_;
-    const nl_i64 biased_grad_of_windows_by_d0_ = self->biased_grad_of_windows_by_d0_;
+    const nl_i64 n_c_ = self->n_c_, n_n_ = self->n_n_, n_i_ = self->n_i_;
+    const nl_i64 biased_grad_of_windows_by_c_ = self->biased_grad_of_windows_by_c_;
+    const nl_i64 biased_grad_of_windows_by_n_ = self->biased_grad_of_windows_by_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_c_, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d1 = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); d1 < nl_end; d1 += blockDim.x >> nl_bits) {
+    for (nl_i64 c = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); c < nl_end; c += blockDim.x >> nl_bits) {
         real acc = 0.0f;
-        const nl_i64 nl_terms = n_d0_ * n_d2_;
+        const nl_i64 nl_terms = n_n_ * n_i_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
         nl_u64 at = nl_first, by = nl_group;
-        nl_i64 d2 = nl_take(at, n_d2_);
-        const nl_i64 d2_step = nl_take(by, n_d2_);
-        nl_i64 d0 = at;
-        const nl_i64 d0_step = by;
+        nl_i64 i = nl_take(at, n_i_);
+        const nl_i64 i_step = nl_take(by, n_i_);
+        nl_i64 n = at;
+        const nl_i64 n_step = by;
         const auto nl_more = [&](int) {
-            const real biased_grad_of_windows_ = biased_grad_of_windows_p_[d1 * biased_grad_of_windows_by_d1_
-                + d0 * biased_grad_of_windows_by_d0_ + d2];
+            const real biased_grad_of_windows_ =
+                biased_grad_of_windows_p_[c * biased_grad_of_windows_by_c_ + n * biased_grad_of_windows_by_n_ + i];
             acc += biased_grad_of_windows_;
             r += nl_group;
-            d2 += d2_step;
-            if (d2 >= n_d2_) {
-                d2 -= n_d2_;
-                d0++;
+            i += i_step;
+            if (i >= n_i_) {
+                i -= n_i_;
+                n++;
             }
-            d0 += d0_step;
+            n += n_step;
         };
 #pragma unroll 1
         while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
@@ -1138,11 +1137,11 @@ NL_FN void k16_sum_over_d0_d2_d3_block(const nl_task &nl_t) {
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
-        if (nl_lane == 0) bias_grad_p_[d1] = acc;
+        if (nl_lane == 0) bias_grad_p_[c] = acc;
     }
 }
-extern "C" __global__ void NL_BLOCK k16_sum_over_d0_d2_d3(NL_ARGUMENTS) {
-    k16_sum_over_d0_d2_d3_block(NL_TASK(k16_row));
+extern "C" __global__ void NL_BLOCK k16_sum_over_n_i2_i3(NL_ARGUMENTS) {
+    k16_sum_over_n_i2_i3_block(NL_TASK(k16_row));
 }
 
 /* ---- k17  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
@@ -1359,21 +1358,21 @@ extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARG
     k19_optimizer_update_block(NL_TASK(k19_row));
 }
 
-/* ---- k20  batch.count: sum over d0  (models/lenet5.yaml:25:5) */
+/* ---- k20  batch.count: sum over n  (models/lenet5.yaml:25:5) */
 struct k20_row {
-    real *count_; /* real [0], written */
-    const real *mask_; /* real [d0], read */
-    double *count_after_; /* double [0], updated */
-    nl_i64 n_d0_;
+    real *count_; /* real, written */
+    const real *mask_; /* real [n], read */
+    double *count_after_; /* double, updated */
+    nl_i64 n_n_;
 };
 
-NL_FN void k20_sum_over_d0_block(const nl_task &nl_t) {
+NL_FN void k20_sum_over_n_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k20_row *const self = (const k20_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
-    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_n_ = self->n_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -1383,19 +1382,19 @@ NL_FN void k20_sum_over_d0_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
-        const nl_i64 nl_terms = n_d0_;
+        const nl_i64 nl_terms = n_n_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 d0 = nl_first;
+        nl_i64 n = nl_first;
         const auto nl_more = [&](int) {
-            acc += mask_p_[d0];
-            d0 += nl_group;
+            acc += mask_p_[n];
+            n += nl_group;
         };
 #pragma unroll 1
-        while (d0 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (n + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (d0 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (n + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (d0 < nl_terms) nl_more(0);
+        while (n < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
                 nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -1410,8 +1409,8 @@ NL_FN void k20_sum_over_d0_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_d0(NL_ARGUMENTS) {
-    k20_sum_over_d0_block(NL_TASK(k20_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_n(NL_ARGUMENTS) {
+    k20_sum_over_n_block(NL_TASK(k20_row));
 }
 
 /* ---- k21  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
@@ -1468,18 +1467,18 @@ extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARG
     k21_maximum_over_r_s_block(NL_TASK(k21_row));
 }
 
-/* ---- k22  loss.largest: rows over d1  (models/lenet5.yaml:29:10) */
+/* ---- k22  loss.largest: rows over o  (models/lenet5.yaml:29:10) */
 struct k22_row {
-    real *largest_; /* real [d0], written */
-    const real *x_; /* real [d0][d1], read */
-    const nl_i32 *label_; /* nl_i32 [d0], read */
-    real *total_; /* real [d0], written */
-    real *picked_; /* real [d0], written */
-    real *accuracy_first_; /* real [d0], written */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    real *largest_; /* real [n], written */
+    const real *x_; /* real [n][o], read */
+    const nl_i32 *label_; /* nl_i32 [n], read */
+    real *total_; /* real [n], written */
+    real *picked_; /* real [n], written */
+    real *accuracy_first_; /* real [n], written */
+    nl_i64 n_n_, n_o_, x_by_n_;
 };
 
-NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
+NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k22_row *const self = (const k22_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
@@ -1488,21 +1487,21 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
     real *__restrict__ const total_p_ = nl_global(self->total_);
     real *__restrict__ const picked_p_ = nl_global(self->picked_);
     real *__restrict__ const accuracy_first_p_ = nl_global(self->accuracy_first_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, x_by_n_ = self->x_by_n_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_o_ % 4 == 0) & (n_o_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_n_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d1_;
+    for (nl_i64 n = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); n < nl_end; n += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_o_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -1513,17 +1512,17 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc = nl_max_f32(acc, x_p_[d0 * x_by_d0_ + d1]);
-                    d1 += nl_group;
+                    acc = nl_max_f32(acc, x_p_[n * x_by_n_ + o]);
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1533,40 +1532,40 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
             }
         }
         real largest_ = acc;
-        if (nl_first == 0) largest_p_[d0] = largest_;
+        if (nl_first == 0) largest_p_[n] = largest_;
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        const nl_i32 label_ = label_p_[d0];
+                        const nl_i32 label_ = label_p_[n];
                         acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
+                        acc2 += o + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                    const nl_i32 label_ = label_p_[d0];
+                    const real x_ = x_p_[n * x_by_n_ + o];
+                    const nl_i32 label_ = label_p_[n];
                     acc1 += nl_exp_f32(x_ - largest_);
-                    acc2 += d1 == label_ ? x_ : 0.0f;
-                    d1 += nl_group;
+                    acc2 += o == label_ ? x_ : 0.0f;
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1579,36 +1578,36 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
         real total_ = acc1;
         real picked_ = acc2;
         if (nl_first == 0) {
-            total_p_[d0] = total_;
-            picked_p_[d0] = picked_;
+            total_p_[n] = total_;
+            picked_p_[n] = picked_;
         }
         real acc3 = NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d1 = 4 * nl_first; d1 < nl_terms; d1 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[n * x_by_n_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d1 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc3 = nl_min_f32(acc3, x_p_[d0 * x_by_d0_ + d1] == largest_ ? (real)d1 : 1e+09f);
-                    d1 += nl_group;
+                    acc3 = nl_min_f32(acc3, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d1 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d1 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d1 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -1618,11 +1617,11 @@ NL_FN void k22_rows_over_d1_block(const nl_task &nl_t) {
             }
         }
         real accuracy_first_ = acc3;
-        if (nl_first == 0) accuracy_first_p_[d0] = accuracy_first_;
+        if (nl_first == 0) accuracy_first_p_[n] = accuracy_first_;
     }
 }
-extern "C" __global__ void NL_BLOCK k22_rows_over_d1(NL_ARGUMENTS) {
-    k22_rows_over_d1_block(NL_TASK(k22_row));
+extern "C" __global__ void NL_BLOCK k22_rows_over_o(NL_ARGUMENTS) {
+    k22_rows_over_o_block(NL_TASK(k22_row));
 }
 
 

@@ -136,25 +136,25 @@ NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_
 
 /* ---- k3  lstm.at.h.before.start: elementwise  (models/lstm.yaml:15:7) */
 struct k3_row {
-    real *h_before_start_; /* real [d0], written */
-    nl_i64 n_d0_;
+    real *h_before_start_; /* real [i], written */
+    nl_i64 n_i_;
 };
 
 NL_FN void k3_elementwise_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
     real *__restrict__ const h_before_start_p_ = nl_global(self->h_before_start_);
-    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_i_ = self->n_i_;
     nl_wait();
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(h_before_start_p_);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_i_, (nl_me.part + 1ll) * nl_t.chunk);
     nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
     for (bool nl_wide = nl_every; true; nl_wide = false) {
         const int nl_width = nl_wide ? 4 : 1;
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
-        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to; d0 += nl_width * blockDim.x) {
+        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to; i += nl_width * blockDim.x) {
             struct {
                 nl_few<real, 4> h_before_start_p_;
             } nl_x = {{}};
@@ -163,7 +163,7 @@ NL_FN void k3_elementwise_block(const nl_task &nl_t) {
             };
             if (!nl_wide) nl_point(0);
             else nl_each<4>(nl_point);
-            nl_write(&h_before_start_p_[d0], nl_x.h_before_start_p_, nl_wide);
+            nl_write(&h_before_start_p_[i], nl_x.h_before_start_p_, nl_wide);
         }
         if (nl_to == nl_end) break;
         nl_from = nl_to;
@@ -346,10 +346,10 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
 
 /* ---- k7  lstm.ways: moved  (models/lstm.yaml:15:7) */
 struct k7_row {
-    real *ways_; /* real [d0][d1], written */
-    const real *last_; /* real [d0][d1 + last_from1], read */
-    const real *backward_last_; /* real [d0][d1 + backward_last_from1], read */
-    nl_i64 n_d0_, n_d1_, ways_by_d0_, last_by_d0_, last_from1_, last_extent1_, backward_last_by_d0_;
+    real *ways_; /* real [n][k], written */
+    const real *last_; /* real [n][k + last_from1], read */
+    const real *backward_last_; /* real [n][k + backward_last_from1], read */
+    nl_i64 n_n_, n_k_, ways_by_n_, last_by_n_, last_from1_, last_extent1_, backward_last_by_n_;
     nl_i64 backward_last_from1_, backward_last_extent1_;
 };
 
@@ -359,37 +359,36 @@ NL_FN void k7_moved_block(const nl_task &nl_t) {
     real *__restrict__ const ways_p_ = nl_global(self->ways_);
     const real *__restrict__ const last_p_ = nl_global(self->last_);
     const real *__restrict__ const backward_last_p_ = nl_global(self->backward_last_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, ways_by_d0_ = self->ways_by_d0_;
-    const nl_i64 last_by_d0_ = self->last_by_d0_, last_from1_ = self->last_from1_;
-    const nl_i64 last_extent1_ = self->last_extent1_, backward_last_by_d0_ = self->backward_last_by_d0_;
-    const nl_i64 backward_last_from1_ = self->backward_last_from1_;
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, ways_by_n_ = self->ways_by_n_, last_by_n_ = self->last_by_n_;
+    const nl_i64 last_from1_ = self->last_from1_, last_extent1_ = self->last_extent1_;
+    const nl_i64 backward_last_by_n_ = self->backward_last_by_n_, backward_last_from1_ = self->backward_last_from1_;
     const nl_i64 backward_last_extent1_ = self->backward_last_extent1_;
-    const nl_u32 d1_inverse = nl_inverse(n_d1_);
+    const nl_u32 k_inverse = nl_inverse(n_k_);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_n_ * n_k_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_i64 d1;
-        nl_i64 d0;
+        nl_i64 k;
+        nl_i64 n;
         real last_;
         real backward_last_;
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
-        const nl_i64 d0 = rest;
-        const real last_ = (nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_
-            ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
-        const real backward_last_ = (nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_
-            ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
-        return nl_load_found{d1, d0, last_, backward_last_};
+        const nl_i64 k = nl_take(rest, n_k_, k_inverse);
+        const nl_i64 n = rest;
+        const real last_ = (nl_u32)((nl_i32)k + (nl_i32)last_from1_) < (nl_u32)last_extent1_
+            ? last_p_[n * last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)last_from1_)] : 0.0f;
+        const real backward_last_ = (nl_u32)((nl_i32)k + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_
+            ? backward_last_p_[n * backward_last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)backward_last_from1_)] : 0.0f;
+        return nl_load_found{k, n, last_, backward_last_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_i64 d1 = nl_load_of.d1;
-        nl_i64 d0 = nl_load_of.d0;
+        nl_i64 k = nl_load_of.k;
+        nl_i64 n = nl_load_of.n;
         real last_ = nl_load_of.last_;
         real backward_last_ = nl_load_of.backward_last_;
         real acc_ = last_ + backward_last_;
-        ways_p_[d0 * ways_by_d0_ + d1] = acc_;
+        ways_p_[n * ways_by_n_ + k] = acc_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1

@@ -150,28 +150,28 @@ extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) {
 
 /* ---- k4  positions.y: implicit gemm  (models/transformer.yaml:19:7) */
 struct k4_row {
-    real *y_; /* real [n][t0][o], written */
-    const real *x_; /* real [n][t0][k], read */
+    real *y_; /* real [n][t][o], written */
+    const real *x_; /* real [n][t][k], read */
     const real *weight_; /* real [o][k], read */
-    const real *weight_2_; /* real [t0][o], read */
+    const real *weight_2_; /* real [t][o], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, weight_by_t0_, s_tile_;
+    nl_i64 n_n_, n_t_, n_o_, n_k_, y_by_n_, y_by_t_, x_by_n_, x_by_t_, weight_by_o_, weight_by_t_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
+    const nl_i64 n_n_ = self->n_n_, n_t_ = self->n_t_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t_ = self->x_by_t_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
     nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].side.steps[1].by = x_by_t0_;
-    nl_p.of[0].side.steps[1].extent = n_t0_;
+    nl_p.of[0].side.steps[1].by = x_by_t_;
+    nl_p.of[0].side.steps[1].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = weight_p_;
@@ -181,7 +181,7 @@ NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_produc
     nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_ * n_t0_;
+    nl_p.m = n_n_ * n_t_;
     nl_p.n = n_o_;
     nl_p.k = n_k_;
     nl_p.tile = (int)s_tile_;
@@ -194,8 +194,8 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const weight_p_2_ = nl_global(self->weight_2_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
-    const nl_i64 weight_by_t0_ = self->weight_by_t0_;
+    const nl_i64 n_t_ = self->n_t_, y_by_n_ = self->y_by_n_, y_by_t_ = self->y_by_t_;
+    const nl_i64 weight_by_t_ = self->weight_by_t_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -204,48 +204,47 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         nl_u32 rest = nl_slow;
-        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
+        const nl_i64 t = nl_take(rest, (nl_u32)n_t_);
         const nl_i64 n = rest;
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = nl_s.at[nl_e] + bias_p_[o] + weight_p_2_[t0 * weight_by_t0_ + o];
+        y_p_[n * y_by_n_ + t * y_by_t_ + o] = nl_s.at[nl_e] + bias_p_[o] + weight_p_2_[t * weight_by_t_ + o];
     }
 }
 
-/* ---- k5  layer_norm.scaled: rows over d2  (models/transformer.yaml:25:13) */
+/* ---- k5  layer_norm.scaled: rows over k  (models/transformer.yaml:25:13) */
 struct k5_row {
-    real *scaled_; /* real [d0][d2], written */
-    const real *x_; /* real [d0][d2], read */
-    const real *weight_; /* real [d2], read */
-    const real *bias_; /* real [d2], read */
-    nl_i64 n_d0_, n_d2_, scaled_by_d0_, x_by_d0_;
+    real *scaled_; /* real [i][k], written */
+    const real *x_; /* real [i][k], read */
+    const real *weight_; /* real [k], read */
+    const real *bias_; /* real [k], read */
+    nl_i64 n_i_, n_k_, scaled_by_i_, x_by_i_;
     alignas(8) real share_, epsilon_;
 };
 
-NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
+NL_FN void k5_rows_over_k_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, scaled_by_d0_ = self->scaled_by_d0_;
-    const nl_i64 x_by_d0_ = self->x_by_d0_;
+    const nl_i64 n_i_ = self->n_i_, n_k_ = self->n_k_, scaled_by_i_ = self->scaled_by_i_, x_by_i_ = self->x_by_i_;
     const real share_ = self->share_, epsilon_ = self->epsilon_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0)
-        & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_)
+    const bool nl_wide = (n_k_ % 4 == 0) & (n_k_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_i_ % 4 == 0)
+        & nl_is_aligned<4>(scaled_p_) & (scaled_by_i_ % 4 == 0) & nl_is_aligned<4>(weight_p_)
         & nl_is_aligned<4>(bias_p_);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const nl_i64 nl_end = nl_least(n_i_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d2_;
+    for (nl_i64 i = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); i < nl_end; i += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_k_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                for (nl_i64 k = 4 * nl_first; k < nl_terms; k += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[i * x_by_i_ + k], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -256,17 +255,17 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d2 = nl_first;
+                nl_i64 k = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += x_p_[d0 * x_by_d0_ + d2] * share_;
-                    d2 += nl_group;
+                    acc += x_p_[i * x_by_i_ + k] * share_;
+                    k += nl_group;
                 };
 #pragma unroll 1
-                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (k + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (k + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d2 < nl_terms) nl_more(0);
+                while (k < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -281,8 +280,8 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                for (nl_i64 k = 4 * nl_first; k < nl_terms; k += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[i * x_by_i_ + k], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -293,18 +292,18 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d2 = nl_first;
+                nl_i64 k = nl_first;
                 const auto nl_more = [&](int) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    const real x_ = x_p_[i * x_by_i_ + k];
                     acc1 += (x_ - acc) * (x_ - acc) * share_;
-                    d2 += nl_group;
+                    k += nl_group;
                 };
 #pragma unroll 1
-                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (k + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (k + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d2 < nl_terms) nl_more(0);
+                while (k < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -318,10 +317,10 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
-                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
-                const auto nl_weight_p_ = nl_read<4>(&weight_p_[d2], true);
-                const auto nl_bias_p_ = nl_read<4>(&bias_p_[d2], true);
+            for (nl_i64 k = 4 * nl_first; k < nl_terms; k += 4 * nl_group) {
+                const auto nl_x_p_ = nl_read<4>(&x_p_[i * x_by_i_ + k], true);
+                const auto nl_weight_p_ = nl_read<4>(&weight_p_[k], true);
+                const auto nl_bias_p_ = nl_read<4>(&bias_p_[k], true);
                 struct {
                     nl_few<real, 4> scaled_p_;
                     nl_few<real, 4> x_p_;
@@ -335,7 +334,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
                     nl_x.scaled_p_.x[nl_n] = (x_ - acc) * v0_ * weight_ + bias_;
                 };
                 nl_each<4>(nl_point);
-                nl_write(&scaled_p_[d0 * scaled_by_d0_ + d2], nl_x.scaled_p_, true);
+                nl_write(&scaled_p_[i * scaled_by_i_ + k], nl_x.scaled_p_, true);
             }
         } else {
             struct nl_load_found {
@@ -343,17 +342,17 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
                 real weight_;
                 real bias_;
             };
-            const auto nl_load = [&](nl_i64 d2) {
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                const real weight_ = weight_p_[d2];
-                const real bias_ = bias_p_[d2];
+            const auto nl_load = [&](nl_i64 k) {
+                const real x_ = x_p_[i * x_by_i_ + k];
+                const real weight_ = weight_p_[k];
+                const real bias_ = bias_p_[k];
                 return nl_load_found{x_, weight_, bias_};
             };
-            const auto nl_work = [&](nl_i64 d2, const nl_load_found &nl_load_of) {
+            const auto nl_work = [&](nl_i64 k, const nl_load_found &nl_load_of) {
                 real x_ = nl_load_of.x_;
                 real weight_ = nl_load_of.weight_;
                 real bias_ = nl_load_of.bias_;
-                scaled_p_[d0 * scaled_by_d0_ + d2] = (x_ - acc) * v0_ * weight_ + bias_;
+                scaled_p_[i * scaled_by_i_ + k] = (x_ - acc) * v0_ * weight_ + bias_;
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -367,33 +366,33 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_d2(NL_ARGUMENTS) {
-    k5_rows_over_d2_block(NL_TASK(k5_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_k(NL_ARGUMENTS) {
+    k5_rows_over_k_block(NL_TASK(k5_row));
 }
 
 /* ---- k6  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
 struct k6_row {
-    real *query_biased_; /* real [n][t0][o], written */
-    const real *x_; /* real [n][t0][k], read */
+    real *query_biased_; /* real [n][t][o], written */
+    const real *x_; /* real [n][t][k], read */
     const real *query_weight_; /* real [o][k], read */
     const real *query_bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t0_, x_by_n_, x_by_t0_, query_weight_by_o_;
+    nl_i64 n_n_, n_t_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t_, x_by_n_, x_by_t_, query_weight_by_o_;
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const query_weight_p_ = nl_global(self->query_weight_);
-    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, query_weight_by_o_ = self->query_weight_by_o_;
+    const nl_i64 n_n_ = self->n_n_, n_t_ = self->n_t_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t_ = self->x_by_t_, query_weight_by_o_ = self->query_weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
     nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].side.steps[1].by = x_by_t0_;
-    nl_p.of[0].side.steps[1].extent = n_t0_;
+    nl_p.of[0].side.steps[1].by = x_by_t_;
+    nl_p.of[0].side.steps[1].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = query_weight_p_;
@@ -403,7 +402,7 @@ NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_produc
     nl_p.of[1].side.steps[0].by = query_weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_ * n_t0_;
+    nl_p.m = n_n_ * n_t_;
     nl_p.n = n_o_;
     nl_p.k = n_k_;
     nl_p.tile = (int)s_tile_;
@@ -415,8 +414,8 @@ NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_produc
 NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const query_biased_p_ = nl_global(self->query_biased_);
     const real *__restrict__ const query_bias_p_ = nl_global(self->query_bias_);
-    const nl_i64 n_t0_ = self->n_t0_, query_biased_by_n_ = self->query_biased_by_n_;
-    const nl_i64 query_biased_by_t0_ = self->query_biased_by_t0_;
+    const nl_i64 n_t_ = self->n_t_, query_biased_by_n_ = self->query_biased_by_n_;
+    const nl_i64 query_biased_by_t_ = self->query_biased_by_t_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -425,9 +424,9 @@ NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_su
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         nl_u32 rest = nl_slow;
-        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
+        const nl_i64 t = nl_take(rest, (nl_u32)n_t_);
         const nl_i64 n = rest;
-        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = nl_s.at[nl_e] + query_bias_p_[o];
+        query_biased_p_[n * query_biased_by_n_ + t * query_biased_by_t_ + o] = nl_s.at[nl_e] + query_bias_p_[o];
     }
 }
 
@@ -500,35 +499,35 @@ NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_su
     }
 }
 
-/* ---- k8  seen.softmax.power: maximum over d3  (models/transformer.yaml:26:13) */
+/* ---- k8  seen.softmax.power: maximum over s  (models/transformer.yaml:26:13) */
 struct k8_row {
-    real *softmax_power_; /* real [d0][d3], written */
-    const real *scaled_; /* real [d0][d3], read */
-    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_, scaled_by_d0_;
+    real *softmax_power_; /* real [i][s], written */
+    const real *scaled_; /* real [i][s], read */
+    nl_i64 n_i_, n_s_, softmax_power_by_i_, scaled_by_i_;
 };
 
-NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
+NL_FN void k8_maximum_over_s_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k8_row *const self = (const k8_row *)nl_t.self;
     real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
     const real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
-    const nl_i64 scaled_by_d0_ = self->scaled_by_d0_;
+    const nl_i64 n_i_ = self->n_i_, n_s_ = self->n_s_, softmax_power_by_i_ = self->softmax_power_by_i_;
+    const nl_i64 scaled_by_i_ = self->scaled_by_i_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_)
-        & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_s_ % 4 == 0) & (n_s_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_)
+        & (scaled_by_i_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_i_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_i_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d3_;
+    for (nl_i64 i = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); i < nl_end; i += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_s_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
-                    const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
+                for (nl_i64 s = 4 * nl_first; s < nl_terms; s += 4 * nl_group) {
+                    const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[i * scaled_by_i_ + s], true);
                     struct {
                         nl_few<real, 4> scaled_p_;
                     } nl_x = {nl_as<real>(nl_scaled_p_)};
@@ -539,17 +538,17 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d3 = nl_first;
+                nl_i64 s = nl_first;
                 const auto nl_more = [&](int) {
-                    acc = nl_max_f32(acc, scaled_p_[d0 * scaled_by_d0_ + d3]);
-                    d3 += nl_group;
+                    acc = nl_max_f32(acc, scaled_p_[i * scaled_by_i_ + s]);
+                    s += nl_group;
                 };
 #pragma unroll 1
-                while (d3 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (s + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d3 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (s + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d3 < nl_terms) nl_more(0);
+                while (s < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -562,8 +561,8 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
-                const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
+            for (nl_i64 s = 4 * nl_first; s < nl_terms; s += 4 * nl_group) {
+                const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[i * scaled_by_i_ + s], true);
                 struct {
                     nl_few<real, 4> softmax_power_p_;
                     nl_few<real, 4> scaled_p_;
@@ -573,19 +572,19 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
                     nl_x.softmax_power_p_.x[nl_n] = nl_exp_f32(scaled_ - acc);
                 };
                 nl_each<4>(nl_point);
-                nl_write(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], nl_x.softmax_power_p_, true);
+                nl_write(&softmax_power_p_[i * softmax_power_by_i_ + s], nl_x.softmax_power_p_, true);
             }
         } else {
             struct nl_load_found {
                 real scaled_;
             };
-            const auto nl_load = [&](nl_i64 d3) {
-                const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+            const auto nl_load = [&](nl_i64 s) {
+                const real scaled_ = scaled_p_[i * scaled_by_i_ + s];
                 return nl_load_found{scaled_};
             };
-            const auto nl_work = [&](nl_i64 d3, const nl_load_found &nl_load_of) {
+            const auto nl_work = [&](nl_i64 s, const nl_load_found &nl_load_of) {
                 real scaled_ = nl_load_of.scaled_;
-                softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(scaled_ - acc);
+                softmax_power_p_[i * softmax_power_by_i_ + s] = nl_exp_f32(scaled_ - acc);
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -599,40 +598,39 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_d3(NL_ARGUMENTS) {
-    k8_maximum_over_d3_block(NL_TASK(k8_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_s(NL_ARGUMENTS) {
+    k8_maximum_over_s_block(NL_TASK(k8_row));
 }
 
-/* ---- k9  seen.softmax.y: sum over d3  (models/transformer.yaml:26:13) */
+/* ---- k9  seen.softmax.y: sum over s  (models/transformer.yaml:26:13) */
 struct k9_row {
-    real *softmax_y_; /* real [d0][d3], written */
-    const real *softmax_power_; /* real [d0][d3], read */
-    nl_i64 n_d0_, n_d3_, softmax_y_by_d0_, softmax_power_by_d0_;
+    real *softmax_y_; /* real [i][s], written */
+    const real *softmax_power_; /* real [i][s], read */
+    nl_i64 n_i_, n_s_, softmax_y_by_i_, softmax_power_by_i_;
 };
 
-NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
+NL_FN void k9_sum_over_s_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k9_row *const self = (const k9_row *)nl_t.self;
     real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
     const real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
-    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
+    const nl_i64 n_i_ = self->n_i_, n_s_ = self->n_s_, softmax_y_by_i_ = self->softmax_y_by_i_;
+    const nl_i64 softmax_power_by_i_ = self->softmax_power_by_i_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_)
-        & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_s_ % 4 == 0) & (n_s_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_)
+        & (softmax_power_by_i_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_i_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_i_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d3_;
+    for (nl_i64 i = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); i < nl_end; i += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_s_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
-                    const auto nl_softmax_power_p_ =
-                        nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+                for (nl_i64 s = 4 * nl_first; s < nl_terms; s += 4 * nl_group) {
+                    const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[i * softmax_power_by_i_ + s], true);
                     struct {
                         nl_few<real, 4> softmax_power_p_;
                     } nl_x = {nl_as<real>(nl_softmax_power_p_)};
@@ -643,17 +641,17 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d3 = nl_first;
+                nl_i64 s = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-                    d3 += nl_group;
+                    acc += softmax_power_p_[i * softmax_power_by_i_ + s];
+                    s += nl_group;
                 };
 #pragma unroll 1
-                while (d3 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (s + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d3 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (s + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d3 < nl_terms) nl_more(0);
+                while (s < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -666,8 +664,8 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 d3 = 4 * nl_first; d3 < nl_terms; d3 += 4 * nl_group) {
-                const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+            for (nl_i64 s = 4 * nl_first; s < nl_terms; s += 4 * nl_group) {
+                const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[i * softmax_power_by_i_ + s], true);
                 struct {
                     nl_few<real, 4> softmax_y_p_;
                     nl_few<real, 4> softmax_power_p_;
@@ -677,19 +675,19 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
                     nl_x.softmax_y_p_.x[nl_n] = softmax_power_ / acc;
                 };
                 nl_each<4>(nl_point);
-                nl_write(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_x.softmax_y_p_, true);
+                nl_write(&softmax_y_p_[i * softmax_y_by_i_ + s], nl_x.softmax_y_p_, true);
             }
         } else {
             struct nl_load_found {
                 real softmax_power_;
             };
-            const auto nl_load = [&](nl_i64 d3) {
-                const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+            const auto nl_load = [&](nl_i64 s) {
+                const real softmax_power_ = softmax_power_p_[i * softmax_power_by_i_ + s];
                 return nl_load_found{softmax_power_};
             };
-            const auto nl_work = [&](nl_i64 d3, const nl_load_found &nl_load_of) {
+            const auto nl_work = [&](nl_i64 s, const nl_load_found &nl_load_of) {
                 real softmax_power_ = nl_load_of.softmax_power_;
-                softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_power_ / acc;
+                softmax_y_p_[i * softmax_y_by_i_ + s] = softmax_power_ / acc;
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1
@@ -703,8 +701,8 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t) {
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_d3(NL_ARGUMENTS) {
-    k9_sum_over_d3_block(NL_TASK(k9_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_s(NL_ARGUMENTS) {
+    k9_sum_over_s_block(NL_TASK(k9_row));
 }
 
 /* ---- k10  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
@@ -776,28 +774,28 @@ NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_
 
 /* ---- k11  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
 struct k11_row {
-    real *y_; /* real [n][t0][o], written */
-    const real *x_; /* real [n][t0][k], read */
+    real *y_; /* real [n][t][o], written */
+    const real *x_; /* real [n][t][k], read */
     const real *weight_; /* real [o][k], read */
-    const real *x_2_; /* real [n][t0][o], read */
+    const real *x_2_; /* real [n][t][o], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, x_by_n_2_, x_by_t0_2_;
-    nl_i64 s_tile_, s_splits_, s_depth_;
+    nl_i64 n_n_, n_t_, n_o_, n_k_, y_by_n_, y_by_t_, x_by_n_, x_by_t_, weight_by_o_, x_by_n_2_, x_by_t_2_, s_tile_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
+    const nl_i64 n_n_ = self->n_n_, n_t_ = self->n_t_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t_ = self->x_by_t_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
     nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].side.steps[1].by = x_by_t0_;
-    nl_p.of[0].side.steps[1].extent = n_t0_;
+    nl_p.of[0].side.steps[1].by = x_by_t_;
+    nl_p.of[0].side.steps[1].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = weight_p_;
@@ -807,7 +805,7 @@ NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_prod
     nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_ * n_t0_;
+    nl_p.m = n_n_ * n_t_;
     nl_p.n = n_o_;
     nl_p.k = n_k_;
     nl_p.tile = (int)s_tile_;
@@ -820,8 +818,8 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
-    const nl_i64 x_by_n_2_ = self->x_by_n_2_, x_by_t0_2_ = self->x_by_t0_2_;
+    const nl_i64 n_t_ = self->n_t_, y_by_n_ = self->y_by_n_, y_by_t_ = self->y_by_t_, x_by_n_2_ = self->x_by_n_2_;
+    const nl_i64 x_by_t_2_ = self->x_by_t_2_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -830,36 +828,35 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         nl_u32 rest = nl_slow;
-        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
+        const nl_i64 t = nl_take(rest, (nl_u32)n_t_);
         const nl_i64 n = rest;
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] =
-            x_p_2_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o] + (nl_s.at[nl_e] + bias_p_[o]);
+        y_p_[n * y_by_n_ + t * y_by_t_ + o] = x_p_2_[n * x_by_n_2_ + t * x_by_t_2_ + o] + (nl_s.at[nl_e] + bias_p_[o]);
     }
 }
 
 /* ---- k12  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
 struct k12_row {
-    real *activated_; /* real [n][t0][o], written */
-    const real *x_; /* real [n][t0][k], read */
+    real *activated_; /* real [n][t][o], written */
+    const real *x_; /* real [n][t][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, activated_by_n_, activated_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, s_tile_;
+    nl_i64 n_n_, n_t_, n_o_, n_k_, activated_by_n_, activated_by_t_, x_by_n_, x_by_t_, weight_by_o_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_product &nl_p) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
+    const nl_i64 n_n_ = self->n_n_, n_t_ = self->n_t_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t_ = self->x_by_t_, weight_by_o_ = self->weight_by_o_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
     nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].side.steps[1].by = x_by_t0_;
-    nl_p.of[0].side.steps[1].extent = n_t0_;
+    nl_p.of[0].side.steps[1].by = x_by_t_;
+    nl_p.of[0].side.steps[1].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = weight_p_;
@@ -869,7 +866,7 @@ NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_prod
     nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_ * n_t0_;
+    nl_p.m = n_n_ * n_t_;
     nl_p.n = n_o_;
     nl_p.k = n_k_;
     nl_p.tile = (int)s_tile_;
@@ -881,8 +878,8 @@ NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_prod
 NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_sums &nl_s) {
     real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const nl_i64 n_t0_ = self->n_t0_, activated_by_n_ = self->activated_by_n_;
-    const nl_i64 activated_by_t0_ = self->activated_by_t0_;
+    const nl_i64 n_t_ = self->n_t_, activated_by_n_ = self->activated_by_n_;
+    const nl_i64 activated_by_t_ = self->activated_by_t_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -891,45 +888,45 @@ NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
         nl_u32 rest = nl_slow;
-        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
+        const nl_i64 t = nl_take(rest, (nl_u32)n_t_);
         const nl_i64 n = rest;
         const real bias_ = bias_p_[o];
-        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] =
+        activated_p_[n * activated_by_n_ + t * activated_by_t_ + o] =
             0.5f * (nl_s.at[nl_e] + bias_) * (1.0f + nl_erf_f32((nl_s.at[nl_e] + bias_) * 0.70710677f));
     }
 }
 
-/* ---- k13  layer_norm.mean: rows over d2  (models/transformer.yaml:32:7) */
+/* ---- k13  layer_norm.mean: rows over o  (models/transformer.yaml:32:7) */
 struct k13_row {
-    real *mean_; /* real [d0], written */
-    const real *x_; /* real [d0][d2], read */
-    real *inverse_; /* real [d0], written */
-    nl_i64 n_d0_, n_d2_, x_by_d0_;
+    real *mean_; /* real [i], written */
+    const real *x_; /* real [i][o], read */
+    real *inverse_; /* real [i], written */
+    nl_i64 n_i_, n_o_, x_by_i_;
     alignas(8) real share_, epsilon_;
 };
 
-NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
+NL_FN void k13_rows_over_o_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
     real *__restrict__ const mean_p_ = nl_global(self->mean_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, x_by_d0_ = self->x_by_d0_;
+    const nl_i64 n_i_ = self->n_i_, n_o_ = self->n_o_, x_by_i_ = self->x_by_i_;
     const real share_ = self->share_, epsilon_ = self->epsilon_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_o_ % 4 == 0) & (n_o_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_i_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_i_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); d0 < nl_end; d0 += blockDim.x >> nl_bits) {
-        const nl_i64 nl_terms = n_d2_;
+    for (nl_i64 i = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); i < nl_end; i += blockDim.x >> nl_bits) {
+        const nl_i64 nl_terms = n_o_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[i * x_by_i_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -940,17 +937,17 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d2 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += x_p_[d0 * x_by_d0_ + d2] * share_;
-                    d2 += nl_group;
+                    acc += x_p_[i * x_by_i_ + o] * share_;
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d2 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -960,13 +957,13 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
             }
         }
         real mean_ = acc;
-        if (nl_first == 0) mean_p_[d0] = mean_;
+        if (nl_first == 0) mean_p_[i] = mean_;
         real acc1 = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 d2 = 4 * nl_first; d2 < nl_terms; d2 += 4 * nl_group) {
-                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                for (nl_i64 o = 4 * nl_first; o < nl_terms; o += 4 * nl_group) {
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[i * x_by_i_ + o], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
@@ -977,18 +974,18 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
                     nl_each<4>(nl_point);
                 }
             } else {
-                nl_i64 d2 = nl_first;
+                nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    const real x_ = x_p_[i * x_by_i_ + o];
                     acc1 += (x_ - mean_) * (x_ - mean_) * share_;
-                    d2 += nl_group;
+                    o += nl_group;
                 };
 #pragma unroll 1
-                while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                while (o + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-                while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (o + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-                while (d2 < nl_terms) nl_more(0);
+                while (o < nl_terms) nl_more(0);
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
@@ -998,26 +995,26 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t) {
             }
         }
         real inverse_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
-        if (nl_first == 0) inverse_p_[d0] = inverse_;
+        if (nl_first == 0) inverse_p_[i] = inverse_;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMENTS) {
-    k13_rows_over_d2_block(NL_TASK(k13_row));
+extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_o(NL_ARGUMENTS) {
+    k13_rows_over_o_block(NL_TASK(k13_row));
 }
 
-/* ---- k14  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
+/* ---- k14  global_avg_pool.y: sum over t  (models/transformer.yaml:34:7) */
 struct k14_row {
-    real *y_; /* real [d0][d1], written */
-    const real *weight_; /* real [d1], read */
-    const real *bias_; /* real [d1], read */
-    const real *x_; /* real [d0][d2][d1], read */
-    const real *mean_; /* real [d0][d2], read */
-    const real *inverse_; /* real [d0][d2], read */
-    nl_i64 n_d0_, n_d1_, n_d2_, y_by_d0_, x_by_d0_, x_by_d2_, mean_by_d0_, inverse_by_d0_;
+    real *y_; /* real [n][k], written */
+    const real *weight_; /* real [k], read */
+    const real *bias_; /* real [k], read */
+    const real *x_; /* real [n][t][k], read */
+    const real *mean_; /* real [n][t], read */
+    const real *inverse_; /* real [n][t], read */
+    nl_i64 n_n_, n_k_, n_t_, y_by_n_, x_by_n_, x_by_t_, mean_by_n_, inverse_by_n_;
     alignas(8) real share_;
 };
 
-NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
+NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k14_row *const self = (const k14_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
@@ -1026,38 +1023,38 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const mean_p_ = nl_global(self->mean_);
     const real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_, y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_, mean_by_d0_ = self->mean_by_d0_;
-    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_;
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_t_ = self->n_t_, y_by_n_ = self->y_by_n_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t_ = self->x_by_t_, mean_by_n_ = self->mean_by_n_;
+    const nl_i64 inverse_by_n_ = self->inverse_by_n_;
     const real share_ = self->share_;
-    const nl_u32 d1_inverse = nl_inverse(n_d1_);
+    const nl_u32 k_inverse = nl_inverse(n_k_);
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
-    const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
-    const nl_i64 nl_points = n_d0_ * n_d1_;
+    const int nl_many = n_k_ % 4 == 0 ? 4 : 1;
+    const nl_i64 nl_points = n_n_ * n_k_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_) & (x_by_n_ % 4 == 0) & (x_by_t_ % 4 == 0);
     nl_u64 rest = e;
-    const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
-    const nl_i64 d0 = rest;
+    const nl_i64 k = nl_take(rest, n_k_, k_inverse);
+    const nl_i64 n = rest;
     const struct {
         nl_few<real, 4> weight_p_;
         nl_few<real, 4> bias_p_;
-    } nl_same = {nl_as<real>(nl_get<4>(&weight_p_[d1], nl_many, nl_even)),
-        nl_as<real>(nl_get<4>(&bias_p_[d1], nl_many, nl_even))};
+    } nl_same = {nl_as<real>(nl_get<4>(&weight_p_[k], nl_many, nl_even)),
+        nl_as<real>(nl_get<4>(&bias_p_[k], nl_many, nl_even))};
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
-    const nl_i64 nl_terms = n_d2_;
+    const nl_i64 nl_terms = n_t_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
-    nl_i64 d2 = nl_first;
+    nl_i64 t = nl_first;
     const auto nl_more = [&](int) {
         const struct {
             nl_few<real, 4> x_p_;
             real mean_p_;
             real inverse_p_;
-        } nl_x = {nl_get_aligned<real>(&x_p_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), mean_p_[d0 * mean_by_d0_ + d2],
-            inverse_p_[d0 * inverse_by_d0_ + d2]};
+        } nl_x = {nl_get_aligned<real>(&x_p_[n * x_by_n_ + k + t * x_by_t_]), mean_p_[n * mean_by_n_ + t],
+            inverse_p_[n * inverse_by_n_ + t]};
         nl_each<4>([&](int nl_n) {
             const real weight_ = nl_same.weight_p_.x[nl_n];
             const real bias_ = nl_same.bias_p_.x[nl_n];
@@ -1066,15 +1063,15 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
             const real inverse_ = nl_x.inverse_p_;
             parts[nl_n] += ((x_ - mean_) * inverse_ * weight_ + bias_) * share_;
         });
-        d2 += nl_group;
+        t += nl_group;
     };
     const auto nl_apart = [&] {
         const struct {
             nl_few<real, 4> x_p_;
             real mean_p_;
             real inverse_p_;
-        } nl_x = {nl_as<real>(nl_get<4>(&x_p_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)),
-            mean_p_[d0 * mean_by_d0_ + d2], inverse_p_[d0 * inverse_by_d0_ + d2]};
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_[n * x_by_n_ + k + t * x_by_t_], nl_many, nl_even)),
+            mean_p_[n * mean_by_n_ + t], inverse_p_[n * inverse_by_n_ + t]};
         nl_each<4>([&](int nl_n) {
             const real weight_ = nl_same.weight_p_.x[nl_n];
             const real bias_ = nl_same.bias_p_.x[nl_n];
@@ -1083,32 +1080,32 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t) {
             const real inverse_ = nl_x.inverse_p_;
             parts[nl_n] += ((x_ - mean_) * inverse_ * weight_ + bias_) * share_;
         });
-        d2 += nl_group;
+        t += nl_group;
     };
     if (nl_even) {
 #pragma unroll 1
-        while (d2 + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (t + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (d2 + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (t + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (d2 < nl_terms) nl_more(0);
+        while (t < nl_terms) nl_more(0);
     } else {
 #pragma unroll 1
-        while (d2 < nl_terms) nl_apart();
+        while (t < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
         nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
-    const nl_i64 nl_first_own = d1;
+    const nl_i64 nl_first_own = k;
     nl_each<4>([&](int nl_n) {
         if (nl_n >= nl_many) return;
-        const nl_i64 d1 = nl_first_own + nl_n;
+        const nl_i64 k = nl_first_own + nl_n;
         const real acc = nl_all.of[nl_n];
-        y_p_[d0 * y_by_d0_ + d1] = acc;
+        y_p_[n * y_by_n_ + k] = acc;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_d2(NL_ARGUMENTS) {
-    k14_sum_over_d2_block(NL_TASK(k14_row));
+extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_t(NL_ARGUMENTS) {
+    k14_sum_over_t_block(NL_TASK(k14_row));
 }
 
 /* ---- k15  logits.biased: matmul  (models/transformer.yaml:35:7) */

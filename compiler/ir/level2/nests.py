@@ -89,6 +89,12 @@ class Dim:
     name: str
     extent: int | str  # literal (structure) or column
     kind: DimKind = DimKind.PAR
+    meaning: str = field(default="", compare=False, repr=False)  # as that of an array formal
+
+    @property
+    def word(self) -> str:
+        """What text calls it."""
+        return self.meaning or self.name
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = ""
     if flag(layer, "transposed"):
         shape, axes = (features, units), (along("k"), along("o"))
     w = weight(c, f"{name}weight", shape, "uniform", glorot(features, units), layer)
-    outer = ("n", *(f"t{a}" for a in range(len(x.shape) - 2)))
+    outer = ("n", *(f"t{a or ''}" for a in range(len(x.shape) - 2)))
     kept = tuple(zip(outer, x.shape[:-1], strict=True))
     y = c.graph.contract(
         f"{name}sum",

@@ -28,13 +28,14 @@ from compiler.passes.fusion.fuse_rows import Row, fits, rows
 from compiler.passes.fusion.fuse_sums import joined_sums
 from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.fusion.reuse_arrays import reused
+from compiler.passes.kernels.axis_words import axis_words
 from compiler.passes.kernels.lower_epilogues import End, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_source
 from compiler.passes.kernels.lower_gathers import lower_elements
 from compiler.passes.kernels.lower_rows import lower_row
 from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, own_starts, reserve
-from compiler.passes.kernels.nest_builder import Walk
+from compiler.passes.kernels.nest_builder import Loops, Walk
 from compiler.passes.kernels.place_parts import place_parts
 from compiler.passes.kernels.tensor_phase import (
     PLACES,
@@ -192,7 +193,7 @@ def _sum_by(
             made = (l2.ArrayFormal(s.target, real, l2.Mode.WRITE, l2.ByName()) for s in end.sums)
             more += zip(made, (p.arrays[x.out.name] for x in tiles), strict=True)
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes", tuple(end.sums), flat)
-    what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
+    what, scalars = _what(node, choice, beside, loops), tuple(end.scalars.items())
     emit_walked(p, arrays[0].walk.tensor, what, arrays, loops, body, node.span, scalars, more, columns)
 
 
@@ -218,7 +219,8 @@ def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
     nest = l2.Nest(
         loops.dims, (), combine, acc.term, acc.acc, start.epilogue, first.fill, tuple(beside), tuple(then), each
     )
-    what = _what(first, None, row.sums[1:]).replace("sums", "rows").replace("maxima", "rows").replace("minima", "rows")
+    what = _what(first, None, row.sums[1:], loops)
+    what = what.replace("sums", "rows").replace("maxima", "rows").replace("minima", "rows")
     scalars = tuple(end.scalars.items())
     emit_walked(p, end.arrays[0].walk.tensor, what, end.arrays, loops, nest, first.span, scalars)
 
@@ -236,7 +238,7 @@ def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
     return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
 
 
-def _what(node: l1.Contract, choice: Choice | None, beside: Sequence[l1.Contract]) -> str:
+def _what(node: l1.Contract, choice: Choice | None, beside: Sequence[l1.Contract], loops: Loops) -> str:
     if choice is not None:
         return choice.strategy.replace("_", " ")
     words = {"add": "sum", "max": "maximum", "min": "minimum"}
@@ -245,7 +247,7 @@ def _what(node: l1.Contract, choice: Choice | None, beside: Sequence[l1.Contract
     elif len(node.dims) == len(node.out_map):
         return "copy" if node.body == Ref("x0") else "elementwise"
     return f"{words[node.combine]} over " + ", ".join(
-        d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
+        loops.words.get(d, d) for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
     )
 
 
@@ -354,6 +356,7 @@ def _reusing(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], ker
 def _lower_phase(p: Phase, data: DataSet) -> None:
     nodes = own_starts(p.graph.nodes, p.graph.outputs)
     p.tensors |= l1.tensors_of(nodes)
+    p.words |= axis_words(nodes)
     for name in p.tensors:
         p.rank(name)
     for node in nodes:

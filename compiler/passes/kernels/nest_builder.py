@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.layout.assign_layouts import strides_of
+from compiler.passes.kernels.axis_words import NUMBERED
 
 LANE = "lane"
 ROW = "row"
@@ -48,11 +50,13 @@ class Walk:
 
 @dataclass(frozen=True)
 class Loops:
-    """Dims, the access of every formal, and the columns that they use."""
+    """Dims, the access of every formal, and the columns that they use; `words`: what text calls the dims that they were
+    made of."""
 
     dims: tuple[l2.Dim, ...]
     accesses: Mapping[str, l2.Access]
     columns: Mapping[str, int]
+    words: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class _Physical:
     extent: int
     literal: bool
     kind: l2.DimKind
+    merged: bool = False  # of several
     steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
 
 
@@ -90,7 +95,7 @@ def _merge(loops: list[_Physical], separate: AbstractSet[str]) -> list[_Physical
     for loop in loops:
         if done and _mergeable(done[-1], loop, separate):
             last = done.pop()
-            loop = _Physical(last.name, last.extent * loop.extent, False, last.kind, loop.steps)
+            loop = _Physical(last.name, last.extent * loop.extent, False, last.kind, True, loop.steps)
         done.append(loop)
     return done
 
@@ -109,12 +114,15 @@ def build_loops(
     lanes: int,
     separate: frozenset[str] = frozenset(),
     guarded: bool = False,
+    words: Mapping[str, str] = MappingProxyType({}),
 ) -> Loops:
     """Loops over `dims` (in order; those in `parallel` are PAR, the others RED).
 
     `literal`: dims whose extent is structure (kernel windows); `separate`: dims that expressions read by name.
-    `guarded`: guard every affine index, even one that stays in bounds: padded and unpadded layers share one text. The
-    batch dim, when walks have lanes, is the dim that indexes their axis 0.
+    `guarded`: guard every affine index, even one that stays in bounds: padded and unpadded layers share one text.
+    `words`: what text calls dims, where that is not their name; those of several axes, and numbered ones without a
+    word, are letters from `i` on. The batch dim,
+    when walks have lanes, is the dim that indexes their axis 0.
     """
     extents = dict(dims)
     walks = [replace(w, guarded=w.guarded | _leaving(w, extents)) for w in walks]
@@ -132,13 +140,21 @@ def build_loops(
     ordered = _in_storage_order(loops, lane, tied)
     columns: dict[str, int] = {}
     final: list[l2.Dim] = []
+    letters = iter([w for w in "ijkluvw" if w not in extents and w not in words.values()])
+    called = dict[str, str]()
     for x in ordered:
+        word = "" if x.merged else words.get(x.name, "")
+        if x.merged or (not word and NUMBERED.fullmatch(x.name)):
+            word = next(letters, "")
+        called[x.name] = word or x.name
         if x.literal:
-            final.append(l2.Dim(x.name, x.extent, x.kind))
+            final.append(l2.Dim(x.name, x.extent, x.kind, word))
         else:
             columns[f"n_{x.name}"] = x.extent
-            final.append(l2.Dim(x.name, f"n_{x.name}", x.kind))
-    return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
+            final.append(l2.Dim(x.name, f"n_{x.name}", x.kind, word))
+    return Loops(
+        tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns, {**called, **words}
+    )
 
 
 def _add_steps(

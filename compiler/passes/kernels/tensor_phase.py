@@ -22,6 +22,7 @@ from compiler.ir.level1.builder import axis_dims
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.layout.assign_layouts import array_of, strides_of
+from compiler.passes.kernels.axis_words import Words, dim_words
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
@@ -84,6 +85,7 @@ class Phase:
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
+    words: dict[str, Words] = field(default_factory=dict)  # of the axes of tensors, for the text
     numbers: dict[object, tuple[l2.ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
 
     def rank(self, path: str) -> int:
@@ -110,9 +112,10 @@ class Phase:
         walks = [replace(w, tensor=self.placed(w.tensor)) for w in walks]
         walked = tuple((w.formal, w.axes, w.tensor.batched, w.tensor.steps_first, w.guarded, w.chosen) for w in walks)
         extents = tuple((w.tensor.shape, w.tensor.whole or w.tensor.room) for w in walks)
-        key = (walked, extents, tuple(dims), tuple(parallel), literal, separate, guarded)
+        words = dim_words(((w.tensor.name, [w.dim(a) for a in range(len(w.axes))]) for w in walks), self.words)
+        key = (walked, extents, tuple(dims), tuple(parallel), literal, separate, guarded, *words.items())
         if key not in self.known:
-            self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
+            self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded, words)
         return self.known[key]
 
     def choose(self, node: l1.Contract) -> tuple[Choice | None, str]:

@@ -71,7 +71,7 @@ class NestPrinter(PointNest):
             return super().taken(rest, d, short)
         extent = self.k.extent(d.extent)
         if d.extent not in self.inverses:
-            inverse = self.k.namer.fresh(f"{d.name}_inverse")
+            inverse = self.k.namer.fresh(f"{d.word}_inverse")
             self.inverses[d.extent] = Let("nl_u32", inverse, call("nl_inverse", extent))
         return call("nl_take", rest, extent, self.inverses[d.extent].name)
 

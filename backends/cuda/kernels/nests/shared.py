@@ -49,7 +49,7 @@ def walk(p: NestPrinter, r: Code, term: Sequence[Stmt], apart: Sequence[Stmt] | 
         start.append(Let("nl_u64", at, "nl_first", False, beside=[Let("nl_u64", by, "nl_group", const=False)]))
         for number, d in reversed(list(enumerate(p.red))):
             v, extent = p.vars[d.name], p.k.extent(d.extent)
-            step = p.k.namer.fresh(f"{d.name}_step")
+            step = p.k.namer.fresh(f"{d.word}_step")
             first, width = (x if number == 0 else call("nl_take", x, extent) for x in (at, by))
             start += [Let("nl_i64", v, first, const=False), Let("nl_i64", step, width)]
             count.append(Set(v, step, "+="))
