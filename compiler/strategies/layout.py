@@ -1,8 +1,8 @@
 """layout: whether the tensors of a training have the batch in vector lanes or are row-major, by estimate.
 
 Assumes: graphs in gather form; a target with strategies for both layouts.
-Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster, or not slower by
-more than MARGIN: large products, small batches; and where steps of a sequence would share lanes, or samples are
+Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster, or not slower
+by more than MARGIN: large products, small batches; and where steps of a sequence would share lanes, or samples are
 compared with each other. One layout for all phases of a program, whatever was measured: what was measured in a layout
 is for that layout.
 Does not: change tensors in the middle of a program.
@@ -24,8 +24,8 @@ from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW
 from compiler.strategies.cost.nests import row_nest
 
 MARGIN = 1.05
-"""Times the estimate of lanes, as that of rows is too high where both are alike: in batches of 8 rows take 0.76 times as
-long as lanes where it says 1.00 (depthwise convolutions), 0.49 times where it says 0.91 (DenseNet)."""
+"""Times the estimate of lanes, as that of rows is too high where both are alike: in batches of 8 rows take 0.76 times
+as long as lanes where it says 1.00 (depthwise convolutions), 0.49 times where it says 0.91 (DenseNet)."""
 
 
 @dataclass(frozen=True)
