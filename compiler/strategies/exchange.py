@@ -6,13 +6,13 @@ the gradient of the weights of a convolution whose samples are c, whose channels
 the gradient of weights is a convolution in the same way. So the strategies of one direction compute the other, on
 copies of the operands with samples and channels exchanged (`exchanged_...`). A window that is walked backwards is one
 that is walked forwards over turned weights, and steps between the elements of a gradient are zeros in a copy of it
-(`turned_...`): the gradient of an image is a convolution of it, and a convolution such a gradient.
+(`turned_...`): the gradient of an image is a convolution of it, and a convolution such a gradient. No window leaves a
+copy of an image with its border (`bordered_...`): that is a product of matrices.
 
 Assumes: Contracts in gather form.
 Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where
 tensors are row-major, or those that are put apart, and it is estimated to be faster than what matches as it is; else
-they are measured. With the
-batch in the lanes, both samples and channels are multiples of the lanes.
+they are measured. With the batch in the lanes, both samples and channels are multiples of the lanes.
 Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 """
 
@@ -32,7 +32,7 @@ from compiler.strategies.cost.cpu import STEPS_BYTES
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
-EXCHANGED, TURNED, SPREAD = KINDS = ("exchanged_", "turned_", "spread_")
+EXCHANGED, TURNED, SPREAD, BORDERED = KINDS = ("exchanged_", "turned_", "spread_", "bordered_")
 """What the names of such candidates begin with."""
 MOST: Final = 3
 """Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
@@ -73,13 +73,15 @@ def basis(choice: Choice) -> str:
 
 
 def _equivalents(p: Problem) -> Iterator[_Equivalent]:
-    for equivalent in (_as_weight_gradient, _as_convolution, _turned, _spread):
+    for equivalent in (_as_weight_gradient, _as_convolution, _turned, _spread, _bordered):
         with suppress(NotApplicable):
             yield equivalent(p)
 
 
 def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterator[Choice]:
+    """Of copies with borders products alone: strategies of convolutions make these themselves."""
     tensors = dict(zip(e.node.ins, e.operands, strict=True))
+    strategies = [s for s in strategies if s.strided] if e.kind == BORDERED else strategies
     with suppress(NotApplicable):
         problem = product(e.node, tensors, p.lanes, p.real_bytes, p.device)
         yield from (c for s in strategies if (c := s.choice(problem)))
@@ -204,6 +206,38 @@ def _spread(p: Problem) -> _Equivalent:
         for k, (d, a) in enumerate(zip((i, j), axes[-2:], strict=True), len(others))
     )
     return replace(found, back=(*found.back[:-2], *apart))
+
+
+def _bordered(p: Problem) -> _Equivalent:
+    """On copies with their borders, every window walked forwards: a product that no index leaves."""
+    refuse_if(p.lanes or p.device.warp > 1, "its tensors are not those of a core, row-major")
+    refuse_if(any(t.whole or t.steps_first or t.windows or t.panel for t in p.operands), "an operand is no whole array")
+    axes = [a for side in (0, 1) for a in p.axes(side)]
+    refuse_if(any(a.div > 1 for a in axes), "rows or columns are divided")
+    flip = {d: p.extents[d] for a in axes for d, k in a.terms if k < 0 and d not in p.out}
+    walks = [_walked(p, p.operands[side], [_flipped(a, flip) for a in p.axes(side)]) for side in (0, 1)]
+    refuse_if(all(reads is None for _, _, reads in walks), "no index leaves its operand")
+    (x, x_map, x_reads), (w, w_map, w_reads) = walks
+    batched = p.node.out.batched
+    return _equivalent(p, BORDERED, 0, p.out, batched, (x, w), (x_map, w_map), (x_reads, w_reads))
+
+
+def _walked(p: Problem, operand: l1.Tensor, axes: list[Affine]) -> tuple[l1.Tensor, Axes, Axes | None]:
+    """A copy of an operand that is walked forwards from its first element, its axes, and what it reads; the operand
+    itself where no index leaves it."""
+    shape, maps, reads = list[int](), list[Affine](), list[Affine]()
+    for number, axis in enumerate(axes):
+        back = any(k < 0 for _, k in axis.terms)
+        refuse_if(back and any(k > 0 for _, k in axis.terms), "it is walked forwards and backwards at once")
+        maps.append(Affine(tuple((d, abs(k)) for d, k in axis.terms)))
+        shape.append(1 + sum(abs(k) * (p.extents[d] - 1) for d, k in axis.terms))
+        reads.append(Affine(((f"d{number}", -1 if back else 1),), axis.const))
+    inside = all(a.const >= 0 and all(k > 0 for _, k in a.terms) for a in axes) and all(
+        a.const + n <= e for a, n, e in zip(axes, shape, operand.shape, strict=True)
+    )
+    if inside:
+        return operand, tuple(axes), None
+    return replace(operand, shape=tuple(shape)), tuple(maps), tuple(reads)
 
 
 def _full(p: Problem, *extents: int) -> bool:

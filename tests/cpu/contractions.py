@@ -93,6 +93,20 @@ def conv(c: Conv) -> tuple[Contract, dict[str, Tensor]]:
     return Contract(tensors["y"], dims, out, ("x", "w"), maps, PRODUCT), tensors
 
 
+def conv1d(c: Conv) -> tuple[Contract, dict[str, Tensor]]:
+    """A convolution along the columns alone, as lower_network writes one of a signal."""
+    many = c.out[1]
+    n, k, o, ch, s = (along(d) for d in ("n", "k", "ow", "c", "s"))
+    tensors = {
+        "x": Tensor("x", (c.batch, c.channels, c.cols), "real", True),
+        "w": Tensor("w", (c.filters, c.channels, c.kernel[1])),
+        "y": Tensor("y", (c.batch, c.filters, many), "real", True),
+    }
+    at = Affine((("ow", c.stride[1]), ("s", c.dilate)), -c.pad)
+    dims = (("n", c.batch), ("k", c.filters), ("ow", many), ("c", c.channels), ("s", c.kernel[1]))
+    return Contract(tensors["y"], dims, (n, k, o), ("x", "w"), ((n, ch, at), (k, ch, s)), PRODUCT), tensors
+
+
 def gradient(forward: Contract, tensors: Mapping[str, Tensor], operand: int) -> tuple[Contract, dict[str, Tensor]]:
     """The gradient of an operand of `forward` in gather form; the incoming gradient is called `d`."""
     other = 1 - operand

@@ -26,7 +26,7 @@ from compiler.strategies.variants import ways
 from compiler.tune.measure import Bench, measure
 from compiler.tune.sites import Site, workspace_of
 from compiler.tune.wishes import Wishes, parsed
-from tests.cpu.contractions import Conv, conv, gradient
+from tests.cpu.contractions import Conv, conv, conv1d, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
 
@@ -40,6 +40,7 @@ WIDE = Conv(16, 16, 8, 8, 9, dilate=2, pad=1)
 STRIDED = Conv(5, 24, 40, 9, 8, (1, 1), stride=(2, 3))
 GROUPS = Conv(16, 32, 6, 9, 9, stride=(2, 1), pad=1, groups=2)
 LARGE = Conv(16, 16, 16, 24, 24, (3, 5))
+SIGNAL = Conv(3, 10, 12, 1, 100, (1, 5), stride=(1, 2), pad=2)
 
 
 def site(problem: Problem, lanes: int) -> Site:
@@ -75,6 +76,14 @@ CASES = [
     (gradient(*conv(PLAIN), 0), 16, "turned_onednn_conv"),
     (gradient(*conv(GROUPS), 1), 16, "exchanged_lanes_conv"),
     (gradient(*conv(GROUPS), 1), 0, "exchanged_onednn_conv"),
+    (conv(replace(PLAIN, batch=5)), 0, "bordered_rows_product"),
+    (gradient(*conv(replace(PLAIN, batch=5)), 1), 0, "bordered_rows_product"),
+    (gradient(*conv(replace(PLAIN, batch=5, stride=(1, 1), pad=1)), 0), 0, "bordered_rows_product"),
+    (gradient(*conv(GROUPS), 1), 0, "bordered_rows_product"),
+    (gradient(*conv(replace(WIDE, batch=3)), 1), 0, "bordered_rows_product"),
+    (conv1d(SIGNAL), 0, "bordered_rows_product"),
+    (gradient(*conv1d(replace(SIGNAL, stride=(1, 1))), 0), 0, "bordered_rows_product"),
+    (gradient(*conv1d(SIGNAL), 1), 0, "bordered_rows_product"),
 ]
 
 
@@ -94,7 +103,7 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
     """Gradients of row-major images, in place of a nest; where the batch is in the lanes, and in small ones, they do
     not, but for large images that are seen in steps."""
     rows = row_major(BACKEND.capabilities).strategies
-    for operand, name in ((0, "turned_winograd_rows"), (1, "exchanged_rows_conv")):
+    for operand, name in ((0, "turned_winograd_rows"), (1, "bordered_rows_product")):
         node, tensors = gradient(*conv(Conv(4, 64, 64, 16, 16, pad=1)), operand)
         found, reason = choose(node, tensors, 0, 4, rows, BACKEND.capabilities.device)
         assert found is not None

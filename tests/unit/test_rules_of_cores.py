@@ -10,7 +10,7 @@ from compiler.ir.level1.graph import Contract, Tensor
 from compiler.strategies import choose
 from compiler.strategies.layout import row_major
 from compiler.strategies.variants import identity
-from tests.cpu.contractions import Conv, conv, dense, gradient
+from tests.cpu.contractions import Conv, conv, conv1d, dense, gradient
 
 Problem = tuple[Contract, dict[str, Tensor]]
 CAPABILITIES = CpuBackend().capabilities
@@ -31,6 +31,9 @@ ROWS = [
     (dense(8, 1000, 300), FORWARD, "rows_product"),  # terms behind whole vectors
     (dense(1, 1000, 300), WEIGHTS, "nest"),  # few terms
     (dense(8, 512, 512), WEIGHTS, "rows_product"),
+    (conv(Conv(1, 64, 64, 56, 56, pad=1)), WEIGHTS, "bordered_rows_product"),  # windows of pixels are no vectors
+    (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "bordered_rows_product"),
+    (conv1d(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "bordered_rows_product"),
 ]
 IN_LANES = [
     (conv(Conv(32, 100, 300, 15, 15, ONE, (3, 3))), INPUT, "spread_lanes_product"),  # copies whose lanes stay

@@ -89,8 +89,8 @@ GROUPED_CYCLES_PER_US: Final = 1200.0
 """Cycles of a processor in which it issues an instruction for each of its lanes, in a microsecond."""
 GROUPED_THREAD, GROUPED_LOAD = 100.0, 5.0
 """Instructions of a thread beside its loads and sums; of a load, with its guards."""
-GROUPED_MOVED: Final = 0.7
-"""Of the bandwidth of the memory."""
+GROUPED_MOVED: Final = 0.28
+"""Of the bandwidth of the memory, measured on an H200 (MobileNetV2's blocks in batches of 64)."""
 GROUPED_RESIDENT, GROUPED_SHARE = 3, 4
 """Blocks of weights' gradients that a processor works on at once; points of a thread, at least, where blocks share a
 sum."""
