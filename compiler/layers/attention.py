@@ -53,7 +53,7 @@ _ATTENTION_WORDS = {
     "is_causal": "`causal`",
     **dict.fromkeys(
         ("kv_heads", "num_kv_heads", "num_key_value_heads"),
-        "`dot_attention` of keys and values whose heads a `concat` repeats",
+        "`dot_attention`, and keys and values as [steps, heads, features] that `concat` along the last axis repeats",
     ),
 }
 

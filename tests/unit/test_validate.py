@@ -205,6 +205,7 @@ CASES = [
     ),
     (DENSE.format("{denze: {units: 3}}"), "E0105", "denze", "unknown layer `denze`", "`dense`?"),
     (DENSE.format("{linear: {units: 3}}"), "E0105", "linear", "unknown layer", "write `dense`"),
+    (DENSE.format("{repeat_interleave: {repeats: 2}}"), "E0105", "repeat_interleave", "unknown layer", "`concat`"),
     (
         PROJECTION.format("{one_to_one: {}}", "{gaussian: {mean: 1}}"),
         "E0105",

@@ -141,7 +141,9 @@ LAYER = k.OneKey(
         "`slice: {}`, which keeps all elements: identity",
         "`reshape`, `permute` and `reshape`: pixel_shuffle depth_to_space",
         "`slice` and `concat`: roll",
-        "`concat` with the same name several times: tile repeat_interleave",
+        "`concat` with the same name several times: tile",
+        "`reshape` to [..., n, features], `concat` of the same name several times along the last axis, and `reshape`: "
+        "repeat_interleave",
         "`map` of a product, and `reduce: {function: sum}` after it: matmul bmm einsum",
         "`embedding`, or `one_hot` with a `map` and `reduce`: gather index_select",
         "`reduce: {function: sum}`: sum reduce_sum",
