@@ -231,7 +231,7 @@ def test_lines_stay_within_their_width() -> None:
         ("Dim(i)", "line 1, column 7: `Dim` lacks `extent`"),
         ("Dimm(i)", "line 1, column 5: there is no node `Dimm`"),
         ("Contract(i)", "write graph.Contract or program.Contract"),
-        ("Dim(i, n, par, 4)", "`Dim` has 3 fields"),
+        ("Dim(i, n, par, word, 4)", "`Dim` has 4 fields"),
         ("Dim(i, name=j)", "`name` is given twice"),
         ("Dim(i, exten=j)", "there is no field `exten`"),
         ("Dim(i, n, kind=parr)", "`parr` is not one of the values of DimKind"),
