@@ -122,6 +122,13 @@ def _seen(layer: l0.Layer, extents: tuple[int, ...], folds: bool) -> _Seen:
     return _Seen((1, *extents), (1, *out), (1, *taps), (row, *index(layer, pairs, dilation)))
 
 
+def _viewed(groups: int, taps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[Affine, ...], str]:
+    """Extent and place of the axis of groups, if there is one, and what the name of the sums ends with where they are
+    not of the layer's shape."""
+    many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
+    return many, g, ".grouped" if groups > 1 or len(taps) == 1 else ""
+
+
 def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Cross-correlation. Weight (filters, channels of a group, taps...)."""
     batch, channels = x.shape[0], x.shape[1]
@@ -138,8 +145,7 @@ def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     size = (*zip(outputs, seen.out, strict=True), ("c", inner), *zip(windows, seen.taps, strict=True))
     at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
     # Groups are an axis of their own: the same elements viewed as (batch, group, channels of a group, ...).
-    many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
-    suffix = ".grouped" if groups > 1 or len(taps) == 1 else ""
+    many, g, suffix = _viewed(groups, taps)
     x = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
     w = reshape(c, f"{layer.name}.weight.grouped", w, (*many, filters // groups, inner, *seen.taps), layer)
     y = c.graph.contract(
@@ -206,8 +212,7 @@ def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(*fans), layer, fans)
     inputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
     n, k, ch = (along(d) for d in ("n", "k", "c"))
-    many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
-    suffix = ".grouped" if groups > 1 or len(taps) == 1 else ""
+    many, g, suffix = _viewed(groups, taps)
     xg = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
     wg = reshape(c, f"{layer.name}.weight.grouped", w, (*many, inner, per, *seen.taps), layer)
     yg = c.graph.add(

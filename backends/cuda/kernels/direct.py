@@ -152,6 +152,11 @@ def _fields(loads: Mapping[str, Let]) -> list[Let]:
     return [Let(x.type, x.name) for x in loads.values()]
 
 
+def _sum_and_fields(loads: Mapping[str, Let]) -> Struct:
+    """That structure, with the sum of a point."""
+    return Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)])
+
+
 def _read(loads: Mapping[str, Let], *first: str) -> Code:
     """Such a structure, with the values of the locals."""
     return braces(*first, *(x.value for x in loads.values() if x.value is not None), type="nl_read")
@@ -272,26 +277,15 @@ class _Printer:
         """A thread has pixels of outputs, four of each at a time: what these read is loaded together, before the first
         one is computed and stored."""
         loads, j = loaded(self.nest), self.nest.vars[self.roles.j]
-        place = "((nl_p + nl_own.turn) & 3) * nl_own.by_q"
-        got = _read(loads, "nl_at[nl_q]")
-        read = [
-            constants("int", nl_q=f"nl_own.q + {place}"),
-            self.indices(j="nl_own.j + nl_q"),
-            when(j < code("nl_own.j_end"), Set(code("nl_x[nl_p]"), got)),
-        ]
-        store = [
-            self.indices(j=f"nl_own.j + nl_own.q + {place}"),
-            when(j >= code("nl_own.j_end"), Leave("continue")),
-            *_taken(loads, "nl_x[nl_p]"),
-            *epilogue(self.nest, "nl_x[nl_p].sum", loads),
-        ]
-        four = [Let("nl_read", code("nl_x[4]")), unrolled("nl_p", 4, read), unrolled("nl_p", 4, store)]
+        place, end = "((nl_p + nl_own.turn) & 3) * nl_own.by_q", code("nl_own.j_end")
+        read = [constants("int", nl_q=f"nl_own.q + {place}"), self.indices(j="nl_own.j + nl_q")]
+        store = [self.indices(j=f"nl_own.j + nl_own.q + {place}")]
         return [
-            Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)]),
+            _sum_and_fields(loads),
             constants("nl_strips", nl_own="nl_s"),
             self.indices(n="nl_own.n", i="nl_own.i"),
             Let(_SUMS, name("nl_at"), call("nl_in_shared", "nl_own.at"), const=False),
-            self.over_outs(four, Kind.ONCE),
+            self.over_outs(self._together(loads, "nl_p", 4, j, end, read, store, "nl_at[nl_q]"), Kind.ONCE),
         ]
 
     def pixels(self) -> list[Stmt]:
@@ -360,20 +354,31 @@ class _Printer:
         if not loads:
             alone = [row, when(i >= end, Leave("break")), *epilogue(self.nest, "nl_own.at[nl_q]")]
             return [*own, unrolled("nl_q", many, alone)]
-        read = [row, when(i < end, Set(code("nl_x[nl_q]"), _read(loads, "nl_own.at[nl_q]")))]
-        store = [
-            row,
-            when(i >= end, Leave("continue")),
-            *_taken(loads, "nl_x[nl_q]"),
-            *epilogue(self.nest, "nl_x[nl_q].sum", loads),
+        together = self._together(loads, "nl_q", many, i, end, [row], [row], "nl_own.at[nl_q]")
+        return [*own, _sum_and_fields(loads), *together]
+
+    def _together(
+        self,
+        loads: Mapping[str, Let],
+        var: str,
+        many: int,
+        dim: Code,
+        end: Code,
+        read: Sequence[Stmt],
+        store: Sequence[Stmt],
+        at: str,
+    ) -> list[Stmt]:
+        """What so many points of `dim` below `end` read is loaded, then each is computed and stored. `read`, `store`:
+        the declarations of `dim` in both loops over `var`; `at`: the sum of a point."""
+        x = f"nl_x[{var}]"
+        first = [*read, when(dim < end, Set(code(x), _read(loads, at)))]
+        then = [
+            *store,
+            when(dim >= end, Leave("continue")),
+            *_taken(loads, x),
+            *epilogue(self.nest, f"{x}.sum", loads),
         ]
-        return [
-            *own,
-            Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)]),
-            Let("nl_read", code(f"nl_x[{many}]")),
-            unrolled("nl_q", many, read),
-            unrolled("nl_q", many, store),
-        ]
+        return [Let("nl_read", code(f"nl_x[{many}]")), unrolled(var, many, first), unrolled(var, many, then)]
 
     def operands(self) -> dict[str, Operand]:
         """The members of nl_convolution, or of nl_weights."""

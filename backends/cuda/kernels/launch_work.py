@@ -127,6 +127,7 @@ def spread(
 def in_blocks(
     function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: int = BLOCK, **more: Any
 ) -> list[Call]:
+    """A call of so many blocks for each of the rows, if there are any."""
     total = int(parts.sum())
     if total == 0:
         return []
