@@ -202,6 +202,12 @@ MUTANTS = (
         _argument(0),
         (f"{PASSES}::test_case[window_choices.pooled]",),
     ),
+    Mutant(
+        "drop_idle",
+        ("compiler.passes.program.drop_idle:drop_idle",),
+        _argument(0),
+        (f"{PASSES}::test_case[drop_idle.nothing]",),
+    ),
     _pass("late_reshapes", "groups", decides=False),
     _pass("early_factors", "late", decides=False),
     _pass("recompute", "checkpoint"),

@@ -73,6 +73,13 @@ def _long_sums(context: Context, ir: Lowering) -> Lowering:
     return replace(ir, programs=(long_sums(ir.programs[0], context.capabilities),))
 
 
+def _drop_idle(context: Context, ir: Lowering) -> Lowering:
+    """What changes nothing is neither emitted nor launched."""
+    from compiler.passes.program.drop_idle import drop_idle
+
+    return replace(ir, programs=(drop_idle(ir.programs[0]),))
+
+
 JOIN_HALVES: Final = Pass(
     "join_halves",
     lambda context, ir: replace(ir, programs=(reduce(_join, ir.programs),)),
@@ -81,6 +88,7 @@ JOIN_HALVES: Final = Pass(
 """The programs of both halves as one: phases of the same name run one after the other."""
 PROGRAMS: Final[tuple[Pass, ...]] = (
     JOIN_HALVES,
+    Pass("drop_idle", _drop_idle, lambda context, ir: True, optional=True),
     Pass("long_sums", _long_sums, lambda context, ir: True),
     Pass("merge", lambda context, ir: replace(ir, merged=merge(ir.programs[0])), lambda context, ir: True),
     Pass("persistent_rnn", _persistent_rnn, _chains, optional=True),
