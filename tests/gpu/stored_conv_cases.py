@@ -13,7 +13,16 @@ from tests.gpu.products import Problem
 from tests.gpu.tensor_cases import in_bf16
 
 STRIDED = [Conv(3, 64, 64, 8, 6, (3, 3), stride=(2, 2), pad=1)]
+NARROW = [
+    Conv(2, 24, 40, 9, 7, pad=1),
+    Conv(3, 96, 24, 8, 6, pad=1),
+    Conv(2, 8, 16, 11, 12, (5, 5), pad=2),
+    Conv(3, 32, 48, 8, 6, (3, 3), stride=(2, 2), pad=1),
+    Conv(4, 72, 200, 5, 6, (2, 3), pad=1, dilate=2),
+]
+"""Channels that are no multiple of those that are gathered at once."""
 GATHERED = [
+    *NARROW,
     Conv(2, 64, 64, 7, 7, pad=1),
     Conv(3, 64, 72, 6, 9, pad=1),
     Conv(1, 128, 64, 10, 5, (3, 2), stride=(2, 1), pad=1),

@@ -52,7 +52,6 @@ def convolution(n: int, c: int, o: int, taps: int, step: int, size: int) -> tupl
 )
 def test_packed_windows(monkeypatch: pytest.MonkeyPatch, channels: int, taps: int, step: int, size: int) -> None:
     monkeypatch.setattr(pack_windows, "MARGIN", 2.0**40)
-    monkeypatch.setattr(pack_windows, "CHANNELS", 8)
     monkeypatch.setattr(pack_windows, "in_rows", lambda *_: SimpleNamespace(microseconds=1.0))
     nodes = convolution(2, channels, 3, taps, step, size)
     packed, (decision,) = pack_windows.pack_windows(nodes, backend("cuda").capabilities)

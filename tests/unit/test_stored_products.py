@@ -16,7 +16,7 @@ from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.cuda.stored_products import COLUMNS, NAME, ROWS, TF32, joined, matrix_of
 from tests.cpu.contractions import dense, gradient, program
-from tests.gpu.stored_conv_cases import STRIDED, by_force, directions
+from tests.gpu.stored_conv_cases import NARROW, STRIDED, by_force, directions
 from tests.gpu.tensor_cases import heads, in_bf16, stored_by_force, transposed
 from tests.unit.test_implicit_gemm import work
 
@@ -31,7 +31,7 @@ def test_they_compile(arch: str) -> None:
     problems = [transposed(136, 264, 136, r, c) for r in (False, True) for c in (False, True)]
     cases = [c for p in problems for c in stored_by_force(in_bf16(p))]
     cases += [c for p in problems for c in stored_by_force(p, None, TF32)]
-    cases += [c for p in directions(STRIDED) for c in by_force(p)]
+    cases += [c for p in directions([*STRIDED, *NARROW]) for c in by_force(p)]
     text = emit(merge(program(cases, DType.F32, True)))
     beside = compile_text(text, "stored", False, arch).beside
     assert len(beside) > 2

@@ -463,7 +463,10 @@ class _Printer:
         product."""
         matrices, m = contract.strategy == matmul.NAME, self.extent(self.sides.m)
         found = {f"of[{n}].{member}": x for n in (0, 1) for member, x in self.operand(n, matrices)}
-        found |= {"m": m / rests if rests > 1 else m, "n": self.extent(self.sides.n), "k": self.extent(self.sides.k)}
+        k = self.extent(self.sides.k)
+        if contract.strategy == stored_products.CONV:
+            m, k = (self.gathered(contract, side) for side in (self.sides.m, self.sides.k))
+        found |= {"m": m / rests if rests > 1 else m, "n": self.extent(self.sides.n), "k": k}
         column = self.k.extent
         found |= {name: form("(int){}", column(f"s_{name}")) for name in ("tile", "splits")}
         found |= {"depth": column("s_depth"), "by_m": _truth(self.by_m())}
@@ -477,6 +480,14 @@ class _Printer:
             found["weights"] = self.k.pointers[weight]
         window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
         return found | {f"window.{name}": x for name, x in window}
+
+    def gathered(self, contract: l2.Contract, side: Sequence[str]) -> Code:
+        """The rows, or terms, of a convolution: channels of taps come in whole groups."""
+        c, many = direct.roles(self.k.template, contract).c, stored_products.CHANNELS
+        if c not in side:
+            return self.extent(side)
+        groups = form("({} + {}) / {}", self.extent([c]), many - 1, many)
+        return self.extent([d for d in side if d != c]) * groups * many
 
     def by_m(self) -> bool:
         """Whether the output is contiguous in memory along M."""
@@ -525,4 +536,6 @@ def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], S
     if contract.strategy not in UNITS:
         return product, tile.one_by_one()
     outs = [p.extent([d]) for d in slow[1:]] if div > 1 else []
-    return product, Lines(replace(tile, own=p.split("nl_own", fast), outs=outs), contract).all()
+    channels = direct.roles(k.template, contract).c if gathered else ""
+    tile = replace(tile, own=p.split("nl_own", fast), outs=outs)
+    return product, Lines(replace(tile, channels=p.extent([channels]) if channels in fast else None), contract).all()

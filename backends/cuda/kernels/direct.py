@@ -418,7 +418,9 @@ def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
             (f"{prefix}low", form("({} + {}) >> {}", p.low(x), x.axis.div - 1, x.axis.div.bit_length() - 1)),
         ]
     found.append(("div", r.row.axis.div))
-    return [*found, ("groups", form("(nl_i32)({} / {})", k.extent(p.dims[r.c].extent), stored_products.CHANNELS))]
+    channels = k.extent(p.dims[r.c].extent)
+    groups = form("(nl_i32)(({} + {}) / {})", channels, stored_products.CHANNELS - 1, stored_products.CHANNELS)
+    return [*found, ("channels", cast("nl_i32", channels)), ("groups", groups)]
 
 
 def gathered_pixels(

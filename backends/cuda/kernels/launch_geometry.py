@@ -159,8 +159,11 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     found = sides_of(w.template, contract.nest)
     batch, m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n))
     if contract.strategy == stored_products.CONV:  # pixels with the same rests are a product
-        rests = roles(w.template, contract).row.axis.div ** 2
-        batch, m = batch * rests, m // rests
+        r = roles(w.template, contract)
+        batch, m = batch * r.row.axis.div**2, m // r.row.axis.div**2
+        if r.c in found.m:  # its channels come in whole groups
+            channels = w.extent((dims[r.c],), False)
+            m = m // channels * -(-channels // stored_products.CHANNELS) * stored_products.CHANNELS
     splits = w.column("s_splits")
     shapes = _shapes(contract.strategy)
     tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))

@@ -55,10 +55,18 @@ def _structure(called: str, fields: Sequence[Let], values: Iterable[Code]) -> li
     return [Struct("const struct", fields, name(called), braces(*values))] if fields else []
 
 
-def _line(many: Code) -> list[Stmt]:
-    """The first of `many` sums of a thread in a line of a tile."""
+def _line(many: Code, channels: Code | None = None) -> list[Stmt]:
+    """The first of `many` sums of a thread in a line of a tile. `channels`: which are rows in whole groups."""
     lane = form("{} & ((1u << nl_s.bits) - 1)", many)
-    return [Let("nl_i64", name("nl_fast"), code("nl_s.fast") + lane), when("nl_fast >= nl_s.fast_end", Leave("return"))]
+    if channels is None:
+        first = Let("nl_i64", name("nl_fast"), code("nl_s.fast") + lane)
+        return [first, when("nl_fast >= nl_s.fast_end", Leave("return"))]
+    return [
+        Let("nl_i64", name("nl_row"), code("nl_s.fast") + lane),
+        when("nl_row >= nl_s.fast_end", Leave("return")),
+        Let("nl_i64", name("nl_fast"), call("nl_of_channels", "(nl_u32)nl_row", cast("nl_u32", channels))),
+        when("nl_fast < 0", Leave("return")),
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Tile:
     """How the sums of a product lie in a tile: along the dims `fast` for neighbouring threads, along `slow` from line
     to line. What takes flat indices apart: `batch`, of `nl_s.batch`; `of_fast`, of `nl_fast`; `of_slow`, of `nl_slow`;
     `own`, of `nl_own`, one of neighbours. `outs`: lines and columns of pixels of which those with the same rest are a
-    product."""
+    product. `channels`: their number, where what is along `fast` are taps by whole groups of these."""
 
     nest: NestPrinter
     fast: Sequence[str]
@@ -76,6 +84,7 @@ class Tile:
     of_slow: Sequence[Stmt]
     own: Sequence[Stmt] = ()
     outs: Sequence[Code] = ()
+    channels: Code | None = None
 
     def one_by_one(self) -> list[Stmt]:
         """All sums."""
@@ -160,7 +169,7 @@ class Lines:
         lines = [unrolled("nl_u", self.ahead, self._several())]
         return [
             *([constants("nl_i32", **outs)] if outs else []),
-            *_line(self.first),
+            *_line(self.first, tile.channels),
             Let("int", name("nl_many"), cast("int", call("nl_least", many, "nl_s.fast_end - nl_fast"))),
             Let("bool", name("nl_even"), every(tests) or "true"),
             *tile.batch,

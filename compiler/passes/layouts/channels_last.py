@@ -109,7 +109,11 @@ class _Graph:
         moved = self.tensors | {n: moved_tensor(self.tensors[n]) for n in every}
         before = [self._time(n, self.tensors) for n in found]
         after = [self._time(moved_contraction(n, moved, every), moved) for n in found]
-        known = [(x, y) for x, y in zip(before, after, strict=True) if x is not None and y is not None]
+        known = [
+            (x, min(x, y) if _walks_other(n, every) else y)
+            for n, x, y in zip(found, before, after, strict=True)
+            if x is not None and y is not None
+        ]
         first, last = (sum(pair[side] for pair in known) for side in (0, 1))
         pays = last < MARGIN * first and all(y is not None for x, y in zip(before, after, strict=True) if x is not None)
         why = f"{len(part)} tensors: convolutions take about {last:.0f} us so, {first:.0f} us with pixels side by side"
@@ -123,6 +127,13 @@ class _Graph:
             found = in_rows(node, tensors, self.target)
             self.times[key] = None if found is None else found.microseconds
         return self.times[key]
+
+
+def _walks_other(node: l1.Contract, last: AbstractSet[str]) -> bool:
+    """Whether it walks an image whose axes are not moved: one of few channels, which is packed (pack_windows) where its
+    outputs are in another order."""
+    walked = zip(node.ins, node.in_maps, strict=True)
+    return any(name not in last and any(len(a.terms) > 1 for a in axes) for name, axes in walked)
 
 
 def _has_channels(tensor: l1.Tensor) -> bool:

@@ -29,12 +29,12 @@ from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import in_rows
 from compiler.strategies.cost import cuda as cost
-from compiler.strategies.cuda.stored_products import CHANNELS
+from compiler.strategies.cuda.stored_products import ALIGNED
 
 NAME: Final = "pack_windows"
 MARGIN: Final = 0.8
-MOST_WASTE: Final = 2.0
-"""Packed channels, for each that is there."""
+CHANNELS: Final = ALIGNED // 2
+"""Those of a packed image are a multiple of so many: the copy engine fetches whole lines of bf16."""
 BF16: Final = "bf16"
 
 
@@ -144,18 +144,17 @@ class _Packing:
 
 
 def _packing(image: l1.Tensor, windows: list[_Window]) -> _Packing | None:
-    """The least one whose channels matrix units take; None where these are few of them, or none is needed."""
+    """The least one whose channels matrix units take; None where there is none, or none is needed."""
     channels, shape = image.shape[1], windows[0].shape
     if channels % CHANNELS == 0:
         return None
     rows, taps = shape.steps[0], shape.taps[1]
     sizes = [
         _Packing(rows, s, c, -(-shape.taps[0] // rows))
-        for s, c in product(range(taps, 2 * taps), range(channels, 2 * channels))
+        for s, c in product(range(taps, 2 * taps), range(channels, 2 * channels + 1))
         if rows * s * c % CHANNELS == 0
     ]
-    best = min(sizes, key=lambda x: x.deep, default=None)
-    return best if best is not None and best.deep <= MOST_WASTE * rows * taps * channels else None
+    return min(sizes, key=lambda x: x.deep, default=None)
 
 
 def _decided(

@@ -105,6 +105,11 @@ TENSOR_CONV_STAGE, TENSOR_CONV_START = 1800.0, 2500.0
 """That a stage of copies waits, and that a block takes beside its stages."""
 TENSOR_CONV_MEASURED: Final = 1.35
 """What blocks take, measured on an H100, beside their estimate."""
+TENSOR_CONV_STORED, TENSOR_CONV_WEIGHTS_STORED = 1.75, 2.0
+"""Beside that, of operands that are bf16 in memory, measured on an H200 (3 x 3, 24 to 128 channels)."""
+TENSOR_CONV_SECTOR, TENSOR_CONV_WRITTEN = 32, 0.55
+"""Bytes that an access to memory moves at least, and the share of the bandwidth with which threads store elements that
+are apart."""
 
 # -------------------------------------------------------------------------------------- matrix units
 
@@ -131,6 +136,9 @@ STORED_TURNED_US: Final = (0.41, 0.58, 1.05)
 """As STORED_STEP_US, where an operand of tf32 is turned in shared memory."""
 STORED_START_US: Final = (2.5, 3.0, 5.0)
 """Of a block beside its stages: first loads, and the epilogue."""
+STORED_CONV_STEP_US: Final = (0.45, 0.65, 1.0)
+STORED_CONV_START_US: Final = (6.5, 8.0, 10.5)
+"""As those two, where the engine gathers pixels, measured on an H200 (24 to 128 channels)."""
 STORED_JOIN_US: Final = (5.0, 10.0, 20.0)
 """What blocks that share a tile take to leave their sums, wait, and join their lines of it."""
 

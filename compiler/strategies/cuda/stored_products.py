@@ -9,16 +9,16 @@ the other one in shared memory.
 
 Convolutions of images whose channels come last, and their gradients, are such products of which the engine gathers the
 row operand (`stored_conv`): it walks the image as a window does, row after row over all samples, and what lies outside
-is 0. So 128 pixels by 64 channels of one tap of the window are a stage, whose terms are (row and column of the window,
-channel); in the gradient of the weights these are the rows, and pixels the terms. The other operand is a matrix. In the
-gradient of a strided convolution's image, whose rows and columns are divided, pixels with the same rests see the same
-taps, and are a product each.
+is 0, channels behind the last one too. So 128 pixels by 64 channels of one tap of the window are a stage, whose terms
+are (row and column of the window, channel); in the gradient of the weights these are the rows, and pixels the terms.
+The other operand is a matrix. In the gradient of a strided convolution's image, whose rows and columns are divided,
+pixels with the same rests see the same taps, and are a product each.
 
 Assumes: what implicit_gemm assumes; both operands bf16, or float32; every index a plain dim, or the image a window.
 Guarantees: taken only for operands that the copy engine reads: batch dims, rows (or columns) and terms lie in memory as
 at most MOST_BATCH batch dims and one stride each, one of them 1, the others multiples of 16 bytes. Convolutions on
-sm_90 alone, where channels of the image come last and are a multiple of CHANNELS, those of weights come last too, and
-the window begins and ends near the image's border. Tile shape and split follow from the extents alone.
+sm_90 alone, where channels of the image come last and are whole lines of ALIGNED bytes, those of weights come last too,
+and the window begins and ends near the image's border. Tile shape and split follow from the extents alone.
 Does not: match groups (tensor_cores does), strides of more than 2, or operands of which only one is bf16 (implicit_gemm
 does). Float32 is taken only where `numerics: {products: ...}` permits tf32.
 """
@@ -66,7 +66,7 @@ MOST_BATCH: Final = 3
 ALIGNED: Final = 16
 """Bytes."""
 CHANNELS: Final = LINE // 2
-"""That are gathered of a pixel at once: a line of bf16."""
+"""That are gathered of a pixel at once: a line of bf16, of which some may be empty."""
 LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
 _REAL: Final = 4
@@ -195,7 +195,7 @@ def tilings(
     found, deep = list[Tiling](), deep_of(kind)
     for shape in range(len(COLUMNS)):
         number = number_of(shape, *across)
-        step = (cost.STORED_TURNED_US if is_held(kind, number) and all(across) else cost.STORED_STEP_US)[shape]
+        step, start = (x[shape] for x in _times(kind, is_held(kind, number) and all(across)))
         many = tiles(kind, number, batch, m, n)
         most = _WAITING * (resident_of(kind, number) if device.architecture == "sm_90" else 1)
         for splits, depth in parts(k, deep, _SPLITS, 4 * deep):
@@ -203,10 +203,17 @@ def tilings(
                 continue
             turns = -(-many * splits // device.processors)
             started = -(-turns // resident_of(kind, number))
-            working = turns * depth // deep * step + started * cost.STORED_START_US[shape]
+            working = turns * depth // deep * step + started * start
             join = cost.STORED_JOIN_US[shape] if splits > 1 else 0.0
             found.append(Tiling((working + join) * cost.waits(device), number, splits, depth))
     return sorted(found)
+
+
+def _times(kind: str, turned: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Microseconds of a stage, and of a block beside its stages, by shape of the tile."""
+    if kind == CONV:
+        return cost.STORED_CONV_STEP_US, cost.STORED_CONV_START_US
+    return cost.STORED_TURNED_US if turned else cost.STORED_STEP_US, cost.STORED_START_US
 
 
 def deep_of(kind: str) -> int:
@@ -308,13 +315,13 @@ def _convolution(p: Problem, image: int) -> Product:
         x = direct_conv_weights.convolution(p, image, _TAPS, _LAST)
     if x.rows.div > 1 and (x.i % x.rows.div or x.j % x.cols.div or abs(x.rows.tap) != 1 or abs(x.cols.tap) != 1):
         raise NotApplicable("its pixels with the same rests see different numbers of others")
-    refuse_if(x.c % CHANNELS, f"its channels are no multiple of {CHANNELS}")
+    refuse_if(x.c % (ALIGNED // 2), f"its channels are no multiple of {ALIGNED // 2}")
     _, rows, cols, channels = p.axes(image)
     extents = p.operands[image].shape[1:3]
     edges = (corners(a.const, w, e) for a, w, e in zip((rows, cols), (x.rows, x.cols), extents, strict=True))
     if not all(corner in _CORNERS for edge in edges for corner in edge):
         raise NotApplicable("its window begins or ends where the copy engine cannot")
-    pixels, window = x.n * x.i * x.j, x.rows.taps * x.cols.taps * x.c
+    pixels, window = x.n * x.i * x.j, x.rows.taps * x.cols.taps * rounded(x.c, CHANNELS)
     (c,) = (d for d, _ in channels.terms)
     weights = {d for d in p.extents if (d in p.out) != forward}
     taps = [next(d for d, _ in a.terms if d in weights) for a in (rows, cols)]

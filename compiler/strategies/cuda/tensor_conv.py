@@ -18,7 +18,9 @@ Does not: match groups, or gradients of larger strides (implicit_gemm does).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
+from math import prod
 from types import MappingProxyType
 from typing import Final
 
@@ -166,7 +168,12 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
     best = layout(x, KINDS[kind], p.device)
     if best is None:
         raise NotApplicable("its window does not fit into shared memory")
-    return choice(x, f"{NAME}_{kind}", best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
+    found = choice(x, f"{NAME}_{kind}", best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
+    us = found.microseconds * (cost.TENSOR_CONV_STORED if kind == "stored" else 1.0)
+    if p.out[-1] in p.plain(1 - image):  # channels come last, and neighbouring threads have pixels
+        sectors = cost.TENSOR_CONV_SECTOR * prod(p.node.out.shape) / cost.TENSOR_CONV_WRITTEN
+        us += sectors / 1e3 / (p.device.bandwidth or H200.bandwidth)
+    return replace(found, microseconds=us)
 
 
 def strategies(name: str, image: int, match: Callable[..., Choice]) -> tuple[Strategy, ...]:

@@ -125,6 +125,7 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
         splits=best.splits,
     )
     us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    us *= cost.TENSOR_CONV_WEIGHTS_STORED if kind == "stored" else 1.0
     return direct.choice(p, x, f"{NAME}_{kind}", values, us)
 
 
