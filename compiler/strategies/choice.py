@@ -26,8 +26,8 @@ LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a strategy stores its result, rows by `columns`, a multiple of those of a tile: `rows` tiles of at most
-    `lines` rows for each of `batches`."""
+    """How a strategy stores its result, rows by `columns`: `rows` tiles of at most `lines` rows for each of
+    `batches`."""
 
     batches: int
     rows: int

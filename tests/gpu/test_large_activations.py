@@ -95,7 +95,7 @@ def test_variance_far_from_zero(tmp_path: Path, offset: float, rows: int, size: 
     np.testing.assert_allclose(var, 0.9 + 0.1 * exact.var(1, ddof=1), rtol=2e-6, atol=rounded)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "size", "channels"), [(7, 2, 64, 3), (5, 2, 47, 4), (7, 2, 63, 3)])
+@pytest.mark.parametrize(("kernel", "stride", "size", "channels"), [(7, 2, 64, 3), (5, 2, 47, 4), (7, 2, 63, 3), (3, 1, 48, 3)])
 def test_packed_windows(tmp_path: Path, kernel: int, stride: int, size: int, channels: int) -> None:
     """Results and gradients of a convolution of few channels, packed and as it is."""
     x = np.random.default_rng(2).standard_normal((BATCH, channels, size, size)).astype(np.float32)
@@ -125,7 +125,17 @@ IDENTITY = """
 @pytest.mark.parametrize("offset", [0.0, -40.0])
 @pytest.mark.parametrize(
     ("channels", "size", "kernel", "stride", "rows"),
-    [(64, 20, 1, 2, 64), (64, 13, 3, 1, 50), (512, 4, 3, 2, 64), (256, 6, 1, 1, 33), (512, 7, 3, 1, 64)],
+    [
+        (64, 20, 1, 2, 64),
+        (64, 13, 3, 1, 50),
+        (512, 4, 3, 2, 64),
+        (256, 6, 1, 1, 33),
+        (512, 7, 3, 1, 64),
+        (24, 20, 3, 1, 64),  # these fill no tile
+        (96, 20, 1, 2, 50),
+        (40, 13, 3, 1, 64),
+        (168, 9, 1, 1, 33),
+    ],
 )
 def test_sums_in_tiles(
     tmp_path: Path, channels: int, size: int, kernel: int, stride: int, rows: int, offset: float

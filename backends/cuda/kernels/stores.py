@@ -55,9 +55,16 @@ def _structure(called: str, fields: Sequence[Let], values: Iterable[Code]) -> li
     return [Struct("const struct", fields, name(called), braces(*values))] if fields else []
 
 
-def _line(many: Code, channels: Code | None = None) -> list[Stmt]:
-    """The first of `many` sums of a thread in a line of a tile. `channels`: which are rows in whole groups."""
+def _line(many: Code, channels: Code | None = None, stays: bool = False) -> list[Stmt]:
+    """The first of `many` sums of a thread in a line of a tile. `channels`: which are rows in whole groups. `stays`: a
+    thread that has none waits for the others at barriers."""
     lane = form("{} & ((1u << nl_s.bits) - 1)", many)
+    if stays:
+        return [
+            Let("nl_i64", name("nl_column"), code("nl_s.fast") + lane),
+            Let("bool", name("nl_inside"), "nl_column < nl_s.fast_end"),
+            Let("nl_i64", name("nl_fast"), "nl_inside ? nl_column : nl_s.fast"),
+        ]
     if channels is None:
         first = Let("nl_i64", name("nl_fast"), code("nl_s.fast") + lane)
         return [first, when("nl_fast >= nl_s.fast_end", Leave("return"))]
@@ -167,15 +174,16 @@ class Lines:
         outs = dict(zip(("nl_out", "nl_col_out"), (cast("nl_i32", x) for x in tile.outs), strict=bool(tile.outs)))
         same = [x.member(many) for x in self.fixed]
         lines = [unrolled("nl_u", self.ahead, self._several())]
+        here = "(int)nl_least((nl_s.slow_end - nl_s.slow) << nl_s.bits, nl_s.size)"
         return [
             *([constants("nl_i32", **outs)] if outs else []),
-            *_line(self.first, tile.channels),
+            *_line(self.first, tile.channels, bool(self.tally)),
             Let("int", name("nl_many"), cast("int", call("nl_least", many, "nl_s.fast_end - nl_fast"))),
             Let("bool", name("nl_even"), every(tests) or "true"),
             *tile.batch,
             *tile.of_fast,
             *_structure("nl_same", same, (x.value(many) for x in self.fixed)),
-            constants("int", nl_here="(int)nl_least((nl_s.slow_end - nl_s.slow) << nl_s.bits, nl_s.size)"),
+            constants("int", nl_here=f"nl_inside ? {here} : 0" if self.tally else here),
             *(self._ahead() if self.read else []),
             *(self._begun() if self.tally else []),
             For(name("nl_first"), self.first, "nl_here", lines, many * self.ahead * BLOCK, "int", Kind.ONCE),

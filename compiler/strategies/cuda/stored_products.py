@@ -71,6 +71,8 @@ LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
 _REAL: Final = 4
 """Bytes of a sum."""
+_NEIGHBOURS: Final = 8
+"""Columns that a thread stores together, at most."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _WAITING: Final = 16
 """Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
@@ -269,14 +271,14 @@ def product_of(p: Problem, kind: str) -> Product:
 
 
 def _tiles_of(p: Problem, kind: str, best: Tiling, product: tuple[int, int, int, int]) -> Tiles | None:
-    """The tiles over whose rows a kernel may sum: where the last axis of the output is that of the columns, which fill
-    them, and all others are rows. Blocks that share a tile have some lines of it each, in eights."""
+    """The tiles over whose rows a kernel may sum: where the last axis of the output is that of the columns, of which a
+    thread has whole groups, and all others are rows. Blocks that share a tile have some lines of it each, in eights."""
     batch, m, n, _ = product
-    tall, wide = size_of(kind, best.tile)
+    tall, _ = size_of(kind, best.tile)
     last, read = p.out[-1], [{d for a in p.axes(x) for d, _ in a.terms} for x in (0, 1)]
     columns = n == p.extents[last] and (last in read[0]) != (last in read[1])
     alone = batch == 1 if kind == NAME else p.node.out.batched
-    if kind == TF32 or not columns or not alone or n % wide or batch * m * n != prod(p.node.out.shape):
+    if kind == TF32 or not columns or not alone or n % _NEIGHBOURS or batch * m * n != prod(p.node.out.shape):
         return None
     lines = rounded(ceil(tall / best.splits), 8)
     return Tiles(batch, -(-m // tall) * -(-tall // lines), lines, n)
