@@ -95,7 +95,9 @@ def test_variance_far_from_zero(tmp_path: Path, offset: float, rows: int, size: 
     np.testing.assert_allclose(var, 0.9 + 0.1 * exact.var(1, ddof=1), rtol=2e-6, atol=rounded)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "size", "channels"), [(7, 2, 64, 3), (5, 2, 47, 4), (7, 2, 63, 3), (3, 1, 48, 3)])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "size", "channels"), [(7, 2, 64, 3), (5, 2, 47, 4), (7, 2, 63, 3), (3, 1, 48, 3)]
+)
 def test_packed_windows(tmp_path: Path, kernel: int, stride: int, size: int, channels: int) -> None:
     """Results and gradients of a convolution of few channels, packed and as it is."""
     x = np.random.default_rng(2).standard_normal((BATCH, channels, size, size)).astype(np.float32)
