@@ -182,7 +182,7 @@ STRATEGIES = (
     "lanes_product", "lanes_conv", "winograd_conv", "winograd4_conv", "lanes_conv_weight_gradient",
     "winograd_weight_gradient",
     "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
-    "grouped_conv", "grouped_conv_weights",
+    "grouped_conv", "grouped_conv_weights", "depthwise_conv", "depthwise_conv_weights",
     "fft_conv", "tensor_conv_float32", "tensor_conv_weights_float32", "tensor_conv_tf32", "tensor_conv_weights_tf32",
     "tensor_conv_bf16", "tensor_conv_weights_bf16", "tensor_conv_stored", "tensor_conv_weights_stored",
     "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",

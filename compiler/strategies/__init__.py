@@ -34,6 +34,7 @@ from compiler.strategies.cpu import (
 )
 from compiler.strategies.cpu.winograd import winograd4_conv, winograd_conv, winograd_rows, winograd_weight_gradient
 from compiler.strategies.cuda import (
+    depthwise_conv,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -84,6 +85,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         direct_conv.STRATEGY,
         direct_conv_weights.STRATEGY,
         *grouped_conv.STRATEGIES,
+        *depthwise_conv.STRATEGIES,
         *tensor_conv.STRATEGIES,
         *tensor_conv_weights.STRATEGIES,
         implicit_gemm.STRATEGY,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from compiler.ir.level1.graph import Map
 from compiler.passes.layouts.channels_last import moved_contraction, moved_tensor
+from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, product
-from compiler.strategies.cuda import stored_products
+from compiler.strategies.cuda import depthwise_conv, stored_products
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.gpu.products import Problem
 from tests.gpu.tensor_cases import in_bf16
@@ -41,6 +42,16 @@ STAGED = [
     Conv(4, 16, 64, 16, 16, (1, 1), stride=(2, 2)),
     Conv(4, 3, 64, 16, 16, (7, 7), stride=(2, 2), pad=3),
 ]
+DEPTHWISE = [
+    Conv(3, 24, 24, 9, 7, pad=1, groups=24),
+    Conv(2, 64, 64, 13, 12, (3, 3), stride=(2, 2), pad=1, groups=64),
+    Conv(5, 72, 72, 8, 11, (5, 3), pad=2, groups=72),
+    Conv(2, 96, 96, 10, 9, (7, 7), stride=(2, 1), pad=3, groups=96),
+    Conv(1, 8, 8, 20, 21, (3, 3), pad=2, dilate=2, groups=8),
+    Conv(9, 136, 136, 4, 5, (2, 4), pad=1, groups=136),
+    Conv(64, 32, 32, 20, 20, pad=1, groups=32),
+]
+DEPTHWISE_NAMES = frozenset({depthwise_conv.NAME, depthwise_conv.WEIGHTS})
 PRODUCTS = [Conv(9, 64, 72, 6, 9, (1, 1)), Conv(6, 64, 40, 7, 14, (1, 1))]
 
 
@@ -56,6 +67,17 @@ def directions(shapes: list[Conv]) -> Iterator[Problem]:
     for c in shapes:
         forward = conv(c)
         yield from (last(p) for p in (forward, gradient(*forward, 0), gradient(*forward, 1)))
+
+
+def depthwise_cases() -> list[Case]:
+    """By depthwise_conv and depthwise_conv_weights, with each number of blocks that share a sum."""
+    found = []
+    for p in directions(DEPTHWISE):
+        best = choose(*p, 0, 4, DEPTHWISE_NAMES)[0]
+        if best is not None:
+            (strategy,) = (s for s in depthwise_conv.STRATEGIES if s.name == best.strategy)
+            found += [Case(*p, x, None) for x in (best, *strategy.variants(product(*p, 0, 4), best))]
+    return found
 
 
 def by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:

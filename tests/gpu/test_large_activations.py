@@ -115,7 +115,7 @@ def test_packed_windows(tmp_path: Path, kernel: int, stride: int, size: int, cha
 
 
 IDENTITY = """
-    - conv2d: {{inputs: x, filters: {channels}, kernel: {kernel}, padding: {padding}, bias: false}}
+    - conv2d: {{inputs: x, filters: {channels}, kernel: {kernel}, padding: {padding}, groups: {groups}, bias: false}}
     - batch_norm: {{}}
     - activation: {{function: relu}}
     - conv2d: {{filters: 128, kernel: 3, stride: {stride}, padding: 1, bias: false}}
@@ -126,29 +126,31 @@ IDENTITY = """
 
 @pytest.mark.parametrize("offset", [0.0, -40.0])
 @pytest.mark.parametrize(
-    ("channels", "size", "kernel", "stride", "rows"),
+    ("channels", "size", "kernel", "stride", "rows", "groups"),
     [
-        (64, 20, 1, 2, 64),
-        (64, 13, 3, 1, 50),
-        (512, 4, 3, 2, 64),
-        (256, 6, 1, 1, 33),
-        (512, 7, 3, 1, 64),
-        (24, 20, 3, 1, 64),  # these fill no tile
-        (96, 20, 1, 2, 50),
-        (40, 13, 3, 1, 64),
-        (168, 9, 1, 1, 33),
+        (64, 20, 1, 2, 64, 1),
+        (64, 13, 3, 1, 50, 1),
+        (512, 4, 3, 2, 64, 1),
+        (256, 6, 1, 1, 33, 1),
+        (512, 7, 3, 1, 64, 1),
+        (24, 20, 3, 1, 64, 1),  # these fill no tile
+        (96, 20, 1, 2, 50, 1),
+        (40, 13, 3, 1, 64, 1),
+        (168, 9, 1, 1, 33, 1),
+        (64, 12, 3, 1, 64, 64),
+        (96, 10, 3, 2, 50, 96),
     ],
 )
 def test_sums_in_tiles(
-    tmp_path: Path, channels: int, size: int, kernel: int, stride: int, rows: int, offset: float
+    tmp_path: Path, channels: int, size: int, kernel: int, stride: int, rows: int, groups: int, offset: float
 ) -> None:
     """Statistics of a batch norm are those of what is stored, in float64; gradients are those of separate sums."""
     random = np.random.default_rng(5)
     x = (random.standard_normal((BATCH, channels, size, size)) + offset).astype(np.float32)
-    layers = IDENTITY.format(channels=channels, kernel=kernel, padding=kernel // 2, stride=stride)
+    layers = IDENTITY.format(channels=channels, kernel=kernel, padding=kernel // 2, stride=stride, groups=groups)
     text = MODEL.format(channels=channels, size=size, layers=layers, precision="mixed")
-    weights = np.zeros((channels, channels, kernel, kernel), np.float32)
-    weights[:, :, kernel // 2, kernel // 2] = np.eye(channels)
+    weights = np.zeros((channels, channels // groups, kernel, kernel), np.float32)
+    weights[:, :, kernel // 2, kernel // 2] = np.eye(channels) if groups == 1 else 1
     found = []
     names = [f"batch_norm_{n}.{of}" for n in (1, 2) for of in ("weight", "bias", "running_mean", "running_var")]
     for name, without in (("with", frozenset[str]()), ("without", frozenset({"sum_in_tiles"}))):

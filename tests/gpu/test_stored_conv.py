@@ -12,7 +12,17 @@ from compiler.strategies import choose
 from compiler.strategies.cuda import stored_products, tensor_conv, tensor_conv_weights
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.cpu.test_strategies import with_epilogue
-from tests.gpu.stored_conv_cases import GATHERED, PRODUCTS, STAGED, by_force, directions, last
+from tests.gpu.stored_conv_cases import (
+    DEPTHWISE,
+    DEPTHWISE_NAMES,
+    GATHERED,
+    PRODUCTS,
+    STAGED,
+    by_force,
+    depthwise_cases,
+    directions,
+    last,
+)
 from tests.gpu.tensor_cases import stored_by_force
 from tests.gpu.test_contractions import run_products
 
@@ -47,6 +57,27 @@ def test_staged_pixels(tmp_path: Path) -> None:
     chosen = [(p, choose(*p, 0, 4, names)[0]) for p in directions(STAGED)]
     cases = [Case(*p, way, None) for p, way in chosen if way is not None]
     assert len(cases) >= 17
+    run_products(cases, DType.F32, 3e-6, tmp_path)
+
+
+def test_depthwise(tmp_path: Path) -> None:
+    cases = depthwise_cases()
+    assert len(cases) > 3 * len(DEPTHWISE)
+    run_products(cases, DType.F32, 3e-6, tmp_path)
+
+
+def test_epilogues_of_depthwise_convolutions(tmp_path: Path) -> None:
+    forward = conv(Conv(3, 40, 40, 6, 9, pad=1, groups=40))
+    cases = []
+    for problem, text, *operands in (
+        (forward, "relu(x0 + x1) + x2", ("b", (4,)), ("q", (0, 1, 2, 3, 4))),
+        (gradient(*forward, 0), "x0 * x1 if x1 > 0 else 0.0", ("q", (0, 1, 2, 3, 4))),
+        (gradient(*forward, 1), "x1 - 0.5 * x0", ("q", (0, 1, 2, 3, 4))),
+    ):
+        moved, after = with_epilogue(last(problem), text, *operands)
+        way = choose(*moved, 0, 4, DEPTHWISE_NAMES)[0]
+        assert way is not None
+        cases.append(Case(*moved, way, after))
     run_products(cases, DType.F32, 3e-6, tmp_path)
 
 

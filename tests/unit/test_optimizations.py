@@ -49,6 +49,8 @@ STRATEGIES = {
     "direct_conv_weights": ("lenet5", "cuda", "exact"),
     "grouped_conv": ("mobile_digits", "cuda", "exact"),
     "grouped_conv_weights": ("mobile_digits", "cuda", "exact"),
+    "depthwise_conv": ("mobile_digits", "cuda", "mixed", "128"),
+    "depthwise_conv_weights": ("mobile_digits", "cuda", "mixed", "128"),
     "implicit_gemm": ("transformer", "cuda", "exact"),
     "fft_conv": ("convnet_l3", "cuda", "float32"),
     "tensor_conv_float32": ("resnet20", "cuda", "float32"),

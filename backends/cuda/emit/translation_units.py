@@ -24,6 +24,7 @@ from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, 
 from backends.cuda.persistent.rnn import chained_templates
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
+    depthwise_conv,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -39,8 +40,8 @@ _MAPS: Final = "maps"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _UNIT_FILTERS: Final = "tensor_filters"
-_IN_REGISTERS: Final = frozenset({direct_conv.NAME, grouped_conv.NAME})
-_FILTERS_IN_REGISTERS: Final = frozenset({direct_conv_weights.NAME, grouped_conv.WEIGHTS})
+_IN_REGISTERS: Final = frozenset({direct_conv.NAME, grouped_conv.NAME, depthwise_conv.NAME})
+_FILTERS_IN_REGISTERS: Final = frozenset({direct_conv_weights.NAME, grouped_conv.WEIGHTS, depthwise_conv.WEIGHTS})
 _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"

@@ -29,6 +29,7 @@ from backends.kernel_ir.stmt import Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
+    depthwise_conv,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -75,6 +76,13 @@ _FACTORS: Final = {
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
 _SPLIT_CALL: Final = "nl_split_product"
+_OF_GROUPS: Final = {
+    grouped_conv.NAME: ("nl_groups", "nl_column"),
+    grouped_conv.WEIGHTS: ("nl_group_weights", "nl_group_filter"),
+    depthwise_conv.NAME: ("nl_depthwise", "nl_sums"),
+    depthwise_conv.WEIGHTS: ("nl_depthwise_weights", "nl_channel_filters"),
+}
+"""The structures of operands and sums of a convolution in groups."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
@@ -123,7 +131,8 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
     if contract.strategy in direct.GROUPED:
-        parts = [f"{of}_bf16" for of, stored in direct.stored(template, contract).items() if stored]
+        depthwise = contract.strategy in direct.DEPTHWISE
+        parts = [f"{of}_bf16" for of, x in direct.stored(template, contract).items() if x and not depthwise]
         for of, both in direct.walk_of_groups(template, contract).items():
             parts += [*([of] if of else []), "_by_".join(dict.fromkeys(map(str, both)))]  # alike: once
         return "_".join([contract.strategy, *parts])
@@ -192,12 +201,14 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
 
 def _group_kind(template: l2.Template, contract: l2.Contract, name: str) -> Shared:
     """That of a convolution in groups."""
-    types = ("nl_bfloat" if stored else "real" for stored in direct.stored(template, contract).values())
+    types = ["nl_bfloat" if stored else "real" for stored in direct.stored(template, contract).values()]
+    types = [] if contract.strategy in direct.DEPTHWISE else types  # which are bf16
     numbers = (str(n) for x in direct.walk_of_groups(template, contract).values() for n in x)
     call = f"nl_{contract.strategy}<{', '.join([*types, *numbers])}>"
-    weights = contract.strategy == grouped_conv.WEIGHTS
-    operands, sums = ("nl_group_weights", "nl_group_filter") if weights else ("nl_groups", "nl_column")
-    return Shared(name, call, operands, sums, grouped_conv.resident(contract.literals) if _single(template) else 0)
+    operands, sums = _OF_GROUPS[contract.strategy]
+    resident = grouped_conv.resident(contract.literals) if _single(template) else 0
+    resident = depthwise_conv.RESIDENT if contract.strategy == depthwise_conv.WEIGHTS else resident
+    return Shared(name, call, operands, sums, resident)
 
 
 def _single(template: l2.Template) -> bool:
@@ -306,7 +317,7 @@ def shared_names(
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
-    tiles = implicit_gemm.TILES
+    tiles, depthwise = implicit_gemm.TILES, any(c.strategy in direct.DEPTHWISE for _, c in contracts)
     matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
     others = [t.index for t, c in products if c.strategy != matmul.NAME and c.strategy not in UNITS]
     return {
@@ -314,17 +325,18 @@ def shared_names(
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
         **_convolution_names([c for _, c in contracts]),
-        "products": bool(products),
+        "products": bool(products) or depthwise,
+        "depthwise": depthwise,
         **transforms.names(
             [c for t, c in contracts if t.index in kernels], any(s.part == transforms.PRODUCT for s in shared)
         ),
         "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
         "units": any(c.strategy in UNITS for t, c in products if t.index in kernels),
-        "tensor_sums": any(c.strategy in UNITS for t, c in products),
-        "tile_sums": any(c.sums for t, c in products if t.index in kernels or t.index in called),
+        "tensor_sums": depthwise or any(c.strategy in UNITS for t, c in products),
+        "tile_sums": any(c.sums for t, c in contracts if t.index in kernels or t.index in called),
         "factors_split": any(c.strategy == split_products.NAME for _, c in products),
-        **_ring_names(shared, used),
+        **_ring_names(shared, used, depthwise),
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
         "tensor_step": tensor_products.DEEP,
@@ -332,7 +344,7 @@ def shared_names(
         "square": tensor_cores.SQUARE,
         "room": {
             "guards": max((len(x.access.guards) for t, c in products for x in _factors(t, c)), default=0) or 1,
-            "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
+            "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=1),
         },
         "matmul_bytes": matmul.STAGES_BYTES,
         "matmul_tiles": [{"number": n, "size": x, "used": has(n, matrices)} for n, x in enumerate(matmul.TILES)],
@@ -350,18 +362,19 @@ def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, stored_products.CONV in families
     found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
     found |= {"of_weights": families & set(map(direct.family, direct.FILTERS)), "group_rows": grouped_conv.ROWS}
+    found |= {"depthwise_wide": depthwise_conv.WIDE[0], "depthwise_taps": depthwise_conv.IN_REGISTERS}
     return found | {"direct_bytes": direct_conv.BUFFER_BYTES, "chosen_windows": any(map(direct.chosen, contracts))}
 
 
-def _ring_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any]:
+def _ring_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]], depthwise: bool) -> Mapping[str, Any]:
     """Arguments of the skeletons of kernels that have a ring, stored_products and split_products; each None where no
-    kernel of it is printed."""
+    kernel of it is printed; those of depthwise_conv have their sums where a ring would be."""
     sums, factors = (any(s.call.startswith(x) for s in shared) for x in (_SPLIT_CALL, "nl_split_factors"))
     stored = _stored_names([s for s in shared if s.early and not s.call.startswith(_SPLIT_CALL)], used)
     split = {"sums": sums, "factors": factors, "stages": split_products.STAGES}
     split |= {"block": split_products.BLOCK, "size": split_products.SIZE}
     most = max(*stored_products.STAGES, *stored_products.STAGES_HELD)
-    ring = {"line": stored_products.LINE, "stages": most} if stored or sums or factors else None
+    ring = {"line": stored_products.LINE, "stages": most} if stored or sums or factors or depthwise else None
     return {"ring": ring, "stored": stored, "split": split if sums or factors else None}
 
 
@@ -477,7 +490,7 @@ class _Printer:
             blocks = enumerate(("s_row_blocks", "s_column_blocks"))
             found |= {f"blocks[{n}]": form("(nl_u32){}", column(x)) for n, x in blocks}
         for weight in {s.weight for s in contract.sums if s.weight}:
-            found["weights"] = self.k.pointers[weight]
+            found["row_weights"] = self.k.pointers[weight]
         window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
         return found | {f"window.{name}": x for name, x in window}
 

@@ -1,7 +1,7 @@
-"""Convolutions of row-major operands: operands and epilogues of direct_conv, tensor_conv, grouped_conv, and of their
-gradients of weights.
+"""Convolutions in registers: operands and epilogues of direct_conv, tensor_conv, grouped_conv, depthwise_conv, and of
+their gradients of weights.
 
-Assumes: a Contract that a strategy of FORWARD or FILTERS took (compiler/strategies/cuda): the image's last two axes are
+Assumes: a Contract that a strategy of FORWARD or FILTERS took (compiler/strategies/cuda): two axes of the image are
 guarded sums of a dim of the output and one of the window, everything else is plain.
 Guarantees: the roles of dims follow from the accesses alone. The walk of a window along a row (its taps, dilation,
 stride) is literal in the kernel that such convolutions share, all else is data: the taps of a reversed window are
@@ -20,12 +20,13 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.stores import epilogue, loaded, unrolled
+from backends.cuda.kernels.stores import Lines, Tile, epilogue, loaded, unrolled
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, member, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
+    depthwise_conv,
     direct_conv,
     direct_conv_weights,
     grouped_conv,
@@ -35,11 +36,13 @@ from compiler.strategies.cuda import (
 )
 from compiler.strategies.cuda.direct_conv import Window
 
-GROUPED: Final = frozenset({grouped_conv.NAME, grouped_conv.WEIGHTS})
-FORWARD: Final = frozenset({direct_conv.NAME, grouped_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
-FILTERS: Final = frozenset(
-    {direct_conv_weights.NAME, grouped_conv.WEIGHTS, *(s.name for s in tensor_conv_weights.STRATEGIES)}
+DEPTHWISE: Final = frozenset({depthwise_conv.NAME, depthwise_conv.WEIGHTS})
+GROUPED: Final = frozenset({grouped_conv.NAME, grouped_conv.WEIGHTS, *DEPTHWISE})
+FORWARD: Final = frozenset(
+    {direct_conv.NAME, grouped_conv.NAME, depthwise_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)}
 )
+_OF_GROUPS: Final = frozenset({grouped_conv.WEIGHTS, depthwise_conv.WEIGHTS})
+FILTERS: Final = frozenset({direct_conv_weights.NAME, *_OF_GROUPS, *(s.name for s in tensor_conv_weights.STRATEGIES)})
 STRATEGIES: Final = FORWARD | FILTERS
 Number = Callable[[int | str], int]
 _SUMS: Final = "const real *"
@@ -109,18 +112,18 @@ def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
 
 
 def walk_of_groups(template: l2.Template, contract: l2.Contract) -> Mapping[str, tuple[int, ...]]:
-    """The walk of a window of grouped_conv down and along rows: its taps, strides, and dilations, and (forwards) what
-    places are divided by."""
+    """The walk of a window of a convolution in groups down and along rows: its taps, strides, and dilations, and
+    (forwards) what places are divided by."""
     r, literals = roles(template, contract), dict(contract.literals)
     taps, dilations = (literals["down"], literals["along"]), (abs(r.row.tap), abs(r.col.tap))
-    div = {} if contract.strategy == grouped_conv.WEIGHTS else {"div": (r.row.axis.div, r.col.axis.div)}
+    div = {} if contract.strategy in _OF_GROUPS else {"div": (r.row.axis.div, r.col.axis.div)}
     return {"": taps, "step": (r.row.step, r.col.step), "tap": dilations, **div}
 
 
 def stored(template: l2.Template, contract: l2.Contract) -> dict[str, bool]:
     """Of a strategy of groups: whether its image, and its other operand, are bf16 in memory."""
     r, types = roles(template, contract), {f.name: f.dtype for f in template.formals}
-    other = "gradient" if contract.strategy == grouped_conv.WEIGHTS else "weights"
+    other = "gradient" if contract.strategy in _OF_GROUPS else "weights"
     return {"image": types[r.image] is DType.BF16, other: types[r.other] is DType.BF16}
 
 
@@ -325,17 +328,60 @@ class _Printer:
         own |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
         return own, self._column()
 
-    def _filter(self) -> list[Stmt]:
-        """A block has all taps of a pair of channels."""
-        r, literals = self.roles, dict(self.contract.literals)
-        down, along = literals["down"], literals["along"]
-        row, tap = f"nl_e / {along}", f"nl_e % {along}"
+    def depthwise(self) -> tuple[dict[str, Operand], Sequence[Stmt]]:
+        """The members of nl_depthwise, or of nl_depthwise_weights, and what a thread does with its sums."""
+        r, column = self.roles, self.k.extent
+        own: dict[str, Operand] = {"image": self.image(), "groups": self.extent(r.g)}
+        own["wide"] = cast("nl_i32", column("s_wide"))
+        if self.contract.strategy == depthwise_conv.WEIGHTS:
+            return own | {"out": self.out(), "splits": cast("nl_i32", column("s_splits"))}, self._channel_filters()
+        own |= {"weights": self.weights(), "w_by_g": cast("nl_i32", self.stride(r.other, r.g))}
+        own |= {n: by for n, by in self._weights_by().items() if n in ("by_r", "by_s")}
+        own |= {"rows": self.extent(r.i), "cols": self.extent(r.j)}
+        own |= dict.fromkeys(["row_weights"], self.k.pointers[weight]) if (weight := self._row_weight()) else {}
+        slow = [d.name for d in self.contract.nest.par if d.name != r.g]
+        pixels = self._flat("nl_slow", slow) if self.contract.flat else self._split("nl_slow", slow)
+        tile = Tile(self.nest, [r.g], slow, (), self._split("nl_fast", [r.g]), pixels, self._split("nl_own", [r.g]))
+        return own, Lines(tile, self.contract).all()
+
+    def _row_weight(self) -> str:
+        """The weights of rows in sums over tiles, if they have any."""
+        return next((s.weight for s in self.contract.sums if s.weight), "")
+
+    def _split(self, index: str, dims: Sequence[str]) -> list[Stmt]:
+        return self.nest.split(code(index), [self.dims[d] for d in dims], True)
+
+    def _flat(self, index: str, dims: Sequence[str]) -> list[Stmt]:
+        """So, where all arrays have their elements as if the dims were one."""
+        return [Let("nl_i64", self.nest.vars[d], index if d == dims[-1] else 0) for d in dims]
+
+    def _channel_filters(self) -> list[Stmt]:
+        """A block has taps of several channels."""
+        literals = dict(self.contract.literals)
+        row = f"nl_own.row + nl_tap / {literals['along']}"
+        tap = f"nl_tap % {literals['along']}"
         each = [
-            self.indices(
-                r=f"{down - 1} - {row}" if r.row.tap < 0 else row, s=f"{along - 1} - {tap}" if r.col.tap < 0 else tap
-            ),
+            constants("int", nl_channel="nl_e % nl_own.wide", nl_tap="nl_e / nl_own.wide"),
+            when("nl_channel >= nl_own.channels", Leave("continue")),
+            self.indices(g="nl_own.g + nl_channel", o="0", c="0"),
+            self._taps(row, tap),
             *epilogue(self.nest, "nl_own.at[nl_e]"),
         ]
+        loop = For(name("nl_e"), 0, "nl_own.size", each, type="int", kind=Kind.TOGETHER)
+        return [constants("nl_channel_filters", nl_own="nl_s"), loop]
+
+    def _taps(self, row: str, tap: str) -> Let:
+        """The indices of a tap, which are counted from the last one where a window is walked backwards."""
+        r, literals = self.roles, dict(self.contract.literals)
+        first = f"{literals['down'] - 1} - ({row})" if r.row.tap < 0 else row
+        return self.indices(r=first, s=f"{literals['along'] - 1} - ({tap})" if r.col.tap < 0 else tap)
+
+    def _filter(self) -> list[Stmt]:
+        """A block has all taps of a pair of channels."""
+        literals = dict(self.contract.literals)
+        down, along = literals["down"], literals["along"]
+        row, tap = f"nl_e / {along}", f"nl_e % {along}"
+        each = [self._taps(row, tap), *epilogue(self.nest, "nl_own.at[nl_e]")]
         return [
             constants("nl_group_filter", nl_own="nl_s"),
             self.indices(g="nl_own.g", o="nl_own.o", c="nl_own.c"),
@@ -447,7 +493,7 @@ def convolved(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Seq
     """The members of the operands, and what a thread does with its sums."""
     p = _Printer(k, contract)
     if contract.strategy in GROUPED:
-        return p.grouped()
+        return p.depthwise() if contract.strategy in DEPTHWISE else p.grouped()
     if contract.strategy in FILTERS:
         return p.operands(), p.filters()
     return p.operands(), p.strips() if contract.strategy == direct_conv.NAME else p.pixels()

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
 from backends.cuda.kernels.direct import (
+    DEPTHWISE,
     FILTERS,
     FORWARD,
     GROUPED,
@@ -51,6 +52,7 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import (
+    depthwise_conv,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -330,6 +332,23 @@ def _grouped(w: Work, contract: l2.Contract) -> list[Call]:
     return in_kernels(w, pairs * splits, words, lambda _, rows: {})
 
 
+def _depthwise(w: Work, contract: l2.Contract) -> list[Call]:
+    """A block for each tile of pixels and channels, or for each share of the pixels, channels and rows of taps."""
+    r, dims = roles(w.template, contract), {d.name: d for d in contract.nest.dims}
+    n, g, i, j = (w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.g, r.i, r.j))
+    wide, literals = w.column("s_wide"), dict(contract.literals)
+    chunks = -(-g // wide)
+    if contract.strategy == depthwise_conv.NAME:
+        shared = depthwise_conv.shared_bytes(contract.literals)
+        tiles = -(-n * i * j // depthwise_conv.PIXELS)
+        return in_kernels(w, tiles * chunks, 0 * g, lambda _, rows: {"shared": shared})
+    at_once, splits = depthwise_conv.rows_at_once(literals["down"], literals["along"]), w.column("s_splits")
+    filters = chunks * (literals["down"] // at_once)
+    each = zip(filters.tolist(), splits.tolist(), wide.tolist(), strict=True)
+    words = np.array([_joining(a, b, at_once * literals["along"] * c, w.real_bytes) for a, b, c in each], np.int64)
+    return in_kernels(w, filters * splits, words, lambda _, rows: {})
+
+
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
     """For each row a launch of its own for each kernel."""
     way, names = way_of(contract.literals), ("s_a", "s_b", "s_outs", "s_tiles", "s_splits")
@@ -444,6 +463,7 @@ _CONTRACTS: Final[Mapping[str, Callable[[Work, l2.Contract], list[Call]]]] = {
     **dict.fromkeys(FORWARD, _direct),
     **dict.fromkeys(FILTERS, _direct_weights),
     **dict.fromkeys(GROUPED, _grouped),
+    **dict.fromkeys(DEPTHWISE, _depthwise),
     **dict.fromkeys(LIBRARY, _library),
     fft_conv.NAME: _transformed,
 }

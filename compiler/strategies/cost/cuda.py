@@ -94,6 +94,12 @@ GROUPED_MOVED: Final = 0.28
 GROUPED_RESIDENT, GROUPED_SHARE = 3, 4
 """Blocks of weights' gradients that a processor works on at once; points of a thread, at least, where blocks share a
 sum."""
+DEPTHWISE_PIXEL, DEPTHWISE_TAP = 100.0, 24.0
+"""Instructions of a thread for some channels of a pixel where channels come last, beside its taps, and of a tap."""
+DEPTHWISE_MOVED: Final = 0.5
+"""As GROUPED_MOVED."""
+DEPTHWISE_JOIN_US: Final = 6.0
+"""Until the threads of a block, and blocks, have joined their sums of weights."""
 GROUPED_JOIN_US: Final = 0.1
 """In which the threads of a block add up their sums of a tap."""
 
