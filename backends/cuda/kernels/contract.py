@@ -10,7 +10,7 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -317,7 +317,7 @@ def shared_names(
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
-    tiles, depthwise = implicit_gemm.TILES, any(c.strategy in direct.DEPTHWISE for _, c in contracts)
+    depthwise = any(c.strategy in direct.DEPTHWISE for _, c in contracts)
     matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
     others = [t.index for t, c in products if c.strategy != matmul.NAME and c.strategy not in UNITS]
     return {
@@ -346,10 +346,18 @@ def shared_names(
             "guards": max((len(x.access.guards) for t, c in products for x in _factors(t, c)), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=1),
         },
+        **_tile_names(lambda n: has(n, matrices), lambda n: has(n, others)),
+    }
+
+
+def _tile_names(of_matmul: Callable[[int], bool], of_gemm: Callable[[int], bool]) -> Mapping[str, Any]:
+    """Arguments of the skeletons of matmul and implicit_gemm, whose tiles with these numbers are used."""
+    tiles = implicit_gemm.TILES
+    return {
         "matmul_bytes": matmul.STAGES_BYTES,
-        "matmul_tiles": [{"number": n, "size": x, "used": has(n, matrices)} for n, x in enumerate(matmul.TILES)],
+        "matmul_tiles": [{"number": n, "size": x, "used": of_matmul(n)} for n, x in enumerate(matmul.TILES)],
         "gemm_tiles": [
-            {"number": n, **vars(x), "groups": BLOCK * 16 // (x.m * x.n), "used": has(n, others)}
+            {"number": n, **vars(x), "groups": BLOCK * 16 // (x.m * x.n), "used": of_gemm(n)}
             for n, x in enumerate(tiles)
         ],
         "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),

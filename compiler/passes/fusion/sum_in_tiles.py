@@ -11,6 +11,7 @@ most 8 of the 24 bits of a tile's sum are lost.
 Assumes: gather form; maps are fused; layouts are those that strategies are chosen for.
 Guarantees: a sum over all axes but the last of what a product, or the epilogue of one, has becomes a sum over tiles
 where the strategy says that its kernel sums (Choice.tiled), and all that it reads is there before that kernel or in it.
+Reshapes that do nothing but drop axes of one element, as behind depthwise convolutions, are looked through.
 The order of sums is fixed. Refusals are Decisions.
 Does not: choose strategies; change anything where the bits of targets are the same.
 """
@@ -24,7 +25,7 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.functions import ROUNDED
-from compiler.ir.space import along, plain_dim
+from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, epilogues
 from compiler.passes.fusion.fuse_sums import reads_plainly, whole_operands
 from compiler.passes.program.decisions import Decision
@@ -65,7 +66,7 @@ def sum_in_tiles(
 class _Search:
     """`made`: what is in the kernel of a product -> the product; `kernels`: product -> the sums in its kernel;
     `refused`: what sums read that are in none; `changed`: what takes the place of a node; `after`: what follows the one
-    that makes a tensor."""
+    that makes a tensor; `views`: what is such a tensor without some axes of one element, and which it has."""
 
     g: Readers
     chosen: Chosen
@@ -77,12 +78,16 @@ class _Search:
     changed: dict[str, l1.Node] = field(default_factory=dict)
     after: dict[str, list[l1.Node]] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    views: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in self.g.nodes:
             self.makers |= {t.name: node for t in l1.results(node)}
             if isinstance(node, l1.Contract) and l1.is_sum_of_products(node):
                 self.made |= dict.fromkeys((node.out.name, *(m.out.name for m in self.maps(node))), node)
+            ones = _ones(self.g.tensors[node.source].shape, node.out.shape) if isinstance(node, l1.Reindex) else ()
+            if isinstance(node, l1.Reindex) and node.source in self.made and ones:
+                self.views[node.out.name] = node.source, ones
 
     def instead(self, node: l1.Node) -> list[l1.Node]:
         """What takes the place of a node."""
@@ -100,7 +105,10 @@ class _Search:
 
     def look_at(self, node: l1.Contract, variance: Variance | None = None) -> None:
         """Begins a sum, and that of a variance with it, in the kernel of a product, or says why not."""
-        name, product = node.out.name, self.made.get(max(node.ins, key=self.begins)) if node.ins else None
+        name, product = node.out.name, self._last(node)
+        if product is None:
+            node = self._without_views(node)
+            product = self._last(node)
         if product is None or name in self.changed or not _is_over_rows(node, product):
             return
         tiles = self.chosen(product)
@@ -123,6 +131,21 @@ class _Search:
             self.after.setdefault(max(x.ins, key=self._number), []).append(x)
         self.changed |= {n.out.name: n for n in changed}
         self.decisions.append(Decision(NAME, name, "summed", f"tile by tile in the kernel of {product.out.name}"))
+
+    def _last(self, node: l1.Contract) -> l1.Contract | None:
+        """The product that has the last operand of a node in its kernel."""
+        return self.made.get(max(node.ins, key=self.begins)) if node.ins else None
+
+    def _without_views(self, node: l1.Contract) -> l1.Contract:
+        """The same sum of what views are views of: over their axes of one element, too."""
+        read = zip(node.ins, node.in_maps, strict=True)
+        found = [(*self.views.get(n, (n, ())), axes) for n, axes in read]
+        every = sorted({a for _, ones, _ in found for a in ones})
+        if not every or any(ones and list(ones) != every for _, ones, _ in found):
+            return node
+        maps = tuple(_with_ones(axes, ones) for _, ones, axes in found)
+        dims = (*node.dims, *((_one(a), 1) for a in every))
+        return replace(node, dims=dims, ins=tuple(n for n, _, _ in found), in_maps=maps)
 
     def _refuse(self, node: l1.Contract, product: l1.Contract, reason: str) -> None:
         self.refused.update(node.ins)
@@ -210,6 +233,32 @@ class _Search:
             row = l1.Map(self.g.tensors[name], (given.name,), (axes,), _X0, span=node.span)
             self.after.setdefault(given.name, []).append(row)
         return replace(node, ins=(node.ins[0], name), in_maps=(node.in_maps[0], every))
+
+
+def _ones(shape: tuple[int, ...], without: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of one element that a shape has beside another one; none where they differ in more."""
+    found, at = list[int](), 0
+    for axis, extent in enumerate(shape):
+        if at < len(without) and extent == without[at]:
+            at += 1
+        elif extent == 1:
+            found.append(axis)
+        else:
+            return ()
+    return tuple(found) if at == len(without) else ()
+
+
+def _one(axis: int) -> str:
+    """The dim of an axis of one element."""
+    return f"one{axis}"
+
+
+def _with_ones(axes: tuple[Affine, ...], ones: tuple[int, ...]) -> tuple[Affine, ...]:
+    """Indices with those of axes of one element."""
+    found = list(axes)
+    for axis in ones:
+        found.insert(axis, along(_one(axis)))
+    return tuple(found)
 
 
 def _is_over_rows(node: l1.Contract, product: l1.Contract) -> bool:

@@ -6,11 +6,13 @@ sum behind it are computed with both axes, so that they can be the epilogue of t
 Assumes: nodes in gather form, in topological order.
 Guarantees: no value changes. What such a Map reads beside the result is a view of its operand with these axes, made as
 soon as the operand is; its own result is reshaped behind it, for whatever reads it.
-Does not: look at sums of one operand, at reshapes that split axes, or at outputs of the graph.
+Does not: move what may be the epilogue of another product, which is computed later; look at sums of one operand, at
+reshapes that split axes, or at outputs of the graph.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
@@ -49,12 +51,17 @@ class _Split:
 
 @dataclass
 class _Moving:
-    """State of the pass: what is reshaped, and views to be made behind the nodes that make their sources."""
+    """State of the pass: what is reshaped, and views to be made behind the nodes that make their sources. `latest`: by
+    tensor the place of the last product that it, or elementwise work, begins with."""
 
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
     split: dict[str, _Split] = field(default_factory=dict)
     views: dict[str, list[l1.Reindex]] = field(default_factory=dict)
     known: dict[tuple[str, tuple[int, ...]], l1.Tensor] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
+
+    def begins(self, names: Iterable[str]) -> int:
+        return max((self.latest.get(n, -1) for n in names), default=-1)
 
     def moved(self, node: l1.Map) -> tuple[l1.Map, _Split] | None:
         """The Map with the axes of the last product that it reads reshaped, and its result with them; None where it
@@ -67,6 +74,8 @@ class _Moving:
             return None
         last = max(found, key=lambda x: x.place)
         runs, shape = last.runs, last.source.shape
+        if self.begins(node.ins) > last.place:
+            return None
         if node.out.shape != tuple(prod(shape[a] for a in run) for run in runs):
             return None
         ins, maps = list[str](), list[tuple[int | None, ...]]()
@@ -115,12 +124,14 @@ def late_reshapes(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple
         for out in l1.results(node):
             state.tensors[out.name] = out
         if isinstance(node, l1.Contract) and len(node.ins) == 2:
-            products[node.out.name] = place
+            products[node.out.name] = state.latest[node.out.name] = place
         elif isinstance(node, l1.Reindex) and node.source in products:
             source = state.tensors[node.source]
             if runs := joined_axes(source.shape, node.out.shape):
                 state.split[node.out.name] = _Split(source, runs, products[node.source])
-        elif isinstance(node, l1.Map) and node.out.name not in outputs and (found := state.moved(node)) is not None:
+        if isinstance(node, l1.Map | l1.Reindex):
+            state.latest[node.out.name] = state.begins(l1.operands(node))
+        if isinstance(node, l1.Map) and node.out.name not in outputs and (found := state.moved(node)) is not None:
             moved, state.split[node.out.name] = found
             state.tensors[moved.out.name] = moved.out
             result += [moved, l1.Reindex(node.out, moved.out.name, node.span)]
