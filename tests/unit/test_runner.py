@@ -25,6 +25,7 @@ from compiler.runtime.artifacts.run_folder import open_run_folder
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.expectations import check_expectations
+from compiler.runtime.inference.predict import _run_batches
 from compiler.runtime.plots import plots
 from compiler.runtime.plots.plots import draw_plots
 from compiler.runtime.record.growing import growing, open_file, publish
@@ -264,3 +265,24 @@ def test_without_matplotlib_there_is_a_warning(cuba: Model, tmp_path: Path, monk
     assert done.files == ()
     assert done.warning is not None
     assert "matplotlib" in done.warning
+
+
+class Standing:
+    """A program that computes two batches at once, then none, and the feed of its batches."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def ready(self, done: int) -> int:
+        return done + 4
+
+    def run(self, phase: str, first: int, count: int) -> int:
+        self.asked.append((first, count))
+        return 2 if first == 1 else 0
+
+
+def test_an_evaluation_that_stands_still_ends() -> None:
+    standing = Standing()
+    with pytest.raises(RunError, match="does not advance"):
+        _run_batches(standing, standing, None, 6)  # type: ignore[arg-type]
+    assert standing.asked == [(1, 4), (3, 4)]

@@ -264,13 +264,21 @@ def _measured(
         assert model.network is not None
         with Feed(instance, merged, model.network, train, cache_folder()) as feed:
             feed.begin(PHASE, rows)
-            done, batches = 0, -(-len(rows) // train.batch)
-            while done < batches:
-                ready = feed.ready(done)
-                if trials is not None:
-                    trials.run(done)
-                done += instance.run(PHASE, done + 1, ready - done)
+            _run_batches(instance, feed, trials, -(-len(rows) // train.batch))
         sums = take_sums(instance, merged)
     finally:
         instance.close()
     return EvaluateResult(metrics_of(sums), len(rows), part, trained.warnings, confusion_of(sums))
+
+
+def _run_batches(instance: Instance, feed: Feed, trials: Trials | None, count: int) -> None:
+    """All batches. Raises RunError (E0906) where the program computes none."""
+    done = 0
+    while done < count:
+        ready = feed.ready(done)
+        if trials is not None:
+            trials.run(done)
+        ran = instance.run(PHASE, done + 1, ready - done)
+        if ran <= 0:
+            raise RunError("E0906", "the evaluation does not advance", exit_code=70)
+        done += ran
