@@ -39,7 +39,8 @@ PRODUCT = Binary("*", Ref("x0"), Ref("x1"))
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution: `pad` and `dilate` on both sides and axes, `stride` as (rows, columns)."""
+    """A convolution: `pad` and `dilate` on both sides and axes, `stride` as (rows, columns). A signal is an image of
+    one row, which has no border of rows."""
 
     batch: int
     channels: int
@@ -53,11 +54,20 @@ class Conv:
     groups: int = 1
 
     @property
-    def out(self) -> tuple[int, int]:
-        def size(extent: int, kernel: int, stride: int) -> int:
-            return (extent + 2 * self.pad - self.dilate * (kernel - 1) - 1) // stride + 1
+    def pads(self) -> tuple[int, int]:
+        """Of rows and columns."""
+        return self.pad if self.rows > 1 else 0, self.pad
 
-        return size(self.rows, self.kernel[0], self.stride[0]), size(self.cols, self.kernel[1], self.stride[1])
+    @property
+    def out(self) -> tuple[int, int]:
+        def size(extent: int, kernel: int, stride: int, pad: int) -> int:
+            return (extent + 2 * pad - self.dilate * (kernel - 1) - 1) // stride + 1
+
+        high, wide = self.pads
+        return (
+            size(self.rows, self.kernel[0], self.stride[0], high),
+            size(self.cols, self.kernel[1], self.stride[1], wide),
+        )
 
 
 def dense(batch: int, features: int, units: int) -> tuple[Contract, dict[str, Tensor]]:
@@ -79,8 +89,8 @@ def conv(c: Conv) -> tuple[Contract, dict[str, Tensor]]:
     many = (c.groups,) if c.groups > 1 else ()
     g = (along("g"),) if many else ()
     n, k, ch, r, s = (along(d) for d in ("n", "k", "c", "r", "s"))
-    rows = Affine((("oh", c.stride[0]), ("r", c.dilate)), -c.pad)
-    cols = Affine((("ow", c.stride[1]), ("s", c.dilate)), -c.pad)
+    rows = Affine((("oh", c.stride[0]), ("r", c.dilate)), -c.pads[0])
+    cols = Affine((("ow", c.stride[1]), ("s", c.dilate)), -c.pads[1])
     tensors = {
         "x": Tensor("x", (c.batch, *many, inner, c.rows, c.cols), "real", True),
         "w": Tensor("w", (*many, per, inner, *c.kernel)),
@@ -91,20 +101,6 @@ def conv(c: Conv) -> tuple[Contract, dict[str, Tensor]]:
     out = (n, *g, k, along("oh"), along("ow"))
     maps = ((n, *g, ch, rows, cols), (*g, k, ch, r, s))
     return Contract(tensors["y"], dims, out, ("x", "w"), maps, PRODUCT), tensors
-
-
-def conv1d(c: Conv) -> tuple[Contract, dict[str, Tensor]]:
-    """A convolution along the columns alone, as lower_network writes one of a signal."""
-    many = c.out[1]
-    n, k, o, ch, s = (along(d) for d in ("n", "k", "ow", "c", "s"))
-    tensors = {
-        "x": Tensor("x", (c.batch, c.channels, c.cols), "real", True),
-        "w": Tensor("w", (c.filters, c.channels, c.kernel[1])),
-        "y": Tensor("y", (c.batch, c.filters, many), "real", True),
-    }
-    at = Affine((("ow", c.stride[1]), ("s", c.dilate)), -c.pad)
-    dims = (("n", c.batch), ("k", c.filters), ("ow", many), ("c", c.channels), ("s", c.kernel[1]))
-    return Contract(tensors["y"], dims, (n, k, o), ("x", "w"), ((n, ch, at), (k, ch, s)), PRODUCT), tensors
 
 
 def gradient(forward: Contract, tensors: Mapping[str, Tensor], operand: int) -> tuple[Contract, dict[str, Tensor]]:

@@ -26,7 +26,7 @@ from compiler.strategies.variants import ways
 from compiler.tune.measure import Bench, measure
 from compiler.tune.sites import Site, workspace_of
 from compiler.tune.wishes import Wishes, parsed
-from tests.cpu.contractions import Conv, conv, conv1d, gradient
+from tests.cpu.contractions import Conv, conv, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
 
@@ -81,9 +81,9 @@ CASES = [
     (gradient(*conv(replace(PLAIN, batch=5, stride=(1, 1), pad=1)), 0), 0, "bordered_rows_product"),
     (gradient(*conv(GROUPS), 1), 0, "bordered_rows_product"),
     (gradient(*conv(replace(WIDE, batch=3)), 1), 0, "bordered_rows_product"),
-    (conv1d(SIGNAL), 0, "bordered_rows_product"),
-    (gradient(*conv1d(replace(SIGNAL, stride=(1, 1))), 0), 0, "bordered_rows_product"),
-    (gradient(*conv1d(SIGNAL), 1), 0, "bordered_rows_product"),
+    (conv(SIGNAL), 0, "bordered_rows_product"),
+    (gradient(*conv(replace(SIGNAL, stride=(1, 1))), 0), 0, "bordered_rows_product"),
+    (gradient(*conv(SIGNAL), 1), 0, "bordered_rows_product"),
 ]
 
 

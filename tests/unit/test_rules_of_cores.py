@@ -10,7 +10,7 @@ from compiler.ir.level1.graph import Contract, Tensor
 from compiler.strategies import choose
 from compiler.strategies.layout import row_major
 from compiler.strategies.variants import identity
-from tests.cpu.contractions import Conv, conv, conv1d, dense, gradient
+from tests.cpu.contractions import Conv, conv, dense, gradient
 
 Problem = tuple[Contract, dict[str, Tensor]]
 CAPABILITIES = CpuBackend().capabilities
@@ -33,7 +33,8 @@ ROWS = [
     (dense(8, 512, 512), WEIGHTS, "rows_product"),
     (conv(Conv(1, 64, 64, 56, 56, pad=1)), WEIGHTS, "bordered_rows_product"),  # windows of pixels are no vectors
     (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "bordered_rows_product"),
-    (conv1d(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "bordered_rows_product"),
+    (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "rows_conv"),  # a line is an image of one row
+    (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), WEIGHTS, "bordered_rows_product"),
 ]
 IN_LANES = [
     (conv(Conv(32, 100, 300, 15, 15, ONE, (3, 3))), INPUT, "spread_lanes_product"),  # copies whose lanes stay
@@ -47,6 +48,8 @@ IN_LANES = [
     ),
     (conv(Conv(16, 3, 96, 128, 128, (11, 11))), FORWARD, "lanes_conv"),  # what is transformed lies far
     (conv(Conv(16, 12, 12, 20, 20, (9, 9), pad=4)), FORWARD, "fourier_conv"),  # near
+    (conv(Conv(32, 64, 64, 1, 254, (1, 5))), FORWARD, "lanes_conv"),  # a line is an image of one row
+    (conv(Conv(32, 64, 64, 1, 254, (1, 5))), WEIGHTS, "lanes_product"),
     (dense(128, 300, 10), WEIGHTS, "dense_weight_gradient vector=1 s_tile=1"),
 ]
 
