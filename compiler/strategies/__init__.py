@@ -28,6 +28,7 @@ from compiler.strategies.cpu import (
     lanes_pairs,
     onednn,
     rows_conv,
+    rows_conv_weight_gradient,
     rows_dense,
     rows_panels,
     rows_product,
@@ -62,6 +63,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         rows_dense.STRATEGY,
         rows_product.STRATEGY,
         rows_panels.STRATEGY,
+        rows_conv_weight_gradient.STRATEGY,
     ),
     (lanes_dense.STRATEGY,),
     (dense_weight_gradient.STRATEGY,),
@@ -95,7 +97,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
 )
 """The first group of which a strategy matches is taken; inside of it strategies compete by time."""
 
-ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_panels.NAME, rows_product.NAME, winograd_rows.NAME})
+ROWS = frozenset(s.name for s in GROUPS[0])
 """For row-major tensors of targets that have lanes."""
 
 

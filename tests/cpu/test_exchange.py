@@ -123,13 +123,13 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
     assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
 
 
-def test_rules_take_them_where_they_are_faster_than_packed_panels() -> None:
+def test_rules_take_what_is_faster_than_packed_panels() -> None:
     """Few filters leave panels almost empty; windows of more are read where they lie."""
     rows = row_major(BACKEND.capabilities).strategies
     for c, name in (
-        (Conv(4, 3, 2, 32, 32, (5, 5)), "exchanged_rows_conv"),
+        (Conv(4, 3, 2, 32, 32, (5, 5)), "rows_conv_weight_gradient"),
         (Conv(4, 6, 16, 12, 12, (5, 5)), "rows_product"),
-        (Conv(4, 6, 16, 12, 12, (1, 1)), "rows_product"),
+        (Conv(4, 6, 16, 12, 12, (1, 1)), "rows_conv_weight_gradient"),
     ):
         node, tensors = gradient(*conv(c), 1)
         found, reason = choose(node, tensors, 0, 4, rows, BACKEND.capabilities.device)

@@ -15,8 +15,9 @@ from backends.registry import backend
 from compiler.ir.level2.program import Order
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
+from compiler.strategies import ROWS
 from compiler.strategies.choice import product
-from compiler.strategies.cpu import lanes_conv_weight_gradient, rows_product
+from compiler.strategies.cpu import lanes_conv_weight_gradient, rows_conv_weight_gradient, rows_product
 from compiler.strategies.cpu.winograd import winograd_weight_gradient
 from compiler.verify.verify import verify_program
 from tests.cpu import contractions
@@ -25,7 +26,8 @@ from tests.cpu.long_sums import FORMS, errors, program
 
 CAPABILITIES = backend("cpu").capabilities
 STRATEGIES: Final = {
-    x.name: x for x in (s.STRATEGY for s in (rows_product, lanes_conv_weight_gradient, winograd_weight_gradient))
+    m.NAME: m.STRATEGY
+    for m in (rows_product, rows_conv_weight_gradient, lanes_conv_weight_gradient, winograd_weight_gradient)
 }
 
 
@@ -59,7 +61,7 @@ def test_sums_at_once_are_not() -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_gradients_of_weights_are(name: str, tmp_path: Path, cc: list[str], not_optimized: None) -> None:
     """Of 200,000 equal terms, which their strategies add up block by block."""
-    lanes = 0 if name == rows_product.NAME else 16
+    lanes = 0 if name in ROWS else 16
     node, tensors = gradient(*conv(Conv(16, 1, 1, 114, 114, (3, 3))), 1)
     choice = STRATEGIES[name].match(product(node, tensors, lanes, 4))
     merged = merge(contractions.program([Case(node, tensors, choice)], DType.F32, row_major=not lanes))

@@ -15,10 +15,10 @@ from compiler.ir.level2.program import Merged
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
-from compiler.strategies.choice import product, rounded
+from compiler.strategies.choice import NotApplicable, product, rounded
 from compiler.strategies.cost import cpu as cost
-from compiler.strategies.cost.tiles import TILES
-from compiler.strategies.cpu import rows_conv
+from compiler.strategies.cost.tiles import ROWS_GRADIENTS, TILES
+from compiler.strategies.cpu import rows_conv, rows_conv_weight_gradient
 from compiler.strategies.layout import row_major
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
@@ -40,9 +40,9 @@ def chosen(problem: Problem, strategy: str, real: DType, after: Map | None = Non
     return Case(*problem, choice, after)
 
 
-def check(cases: list[Case], real: DType, tmp_path: Path, row_major: bool = False) -> Merged:
+def check(cases: list[Case], real: DType, tmp_path: Path, row_major: bool = False, infinite: str = "") -> Merged:
     """One program of all cases agrees with the definition. Lanes without a sample hold garbage: the result must not
-    depend on them."""
+    depend on them. `infinite`: an operand of which the first element is."""
     lanes = 0 if row_major else LANES * 4 // real.bytes
     merged = merge(program(cases, real, row_major))
     instance = BACKEND.load(BACKEND.build(merged, tmp_path / "build", {}), merged, 1)
@@ -50,6 +50,8 @@ def check(cases: list[Case], real: DType, tmp_path: Path, row_major: bool = Fals
     given = []
     for number, case in enumerate(cases):
         given.append({n: rng.standard_normal(t.shape) for n, t in case.tensors.items() if n != "y"})
+        if infinite:
+            given[-1][infinite].flat[0] = np.inf
         for name, values in given[-1].items():
             instance.write(f"{number}.{name}", stored(values.astype(real.numpy), case.tensors[name], lanes, 7.0))
     assert instance.run("train", 1, 1) == 1
@@ -136,6 +138,29 @@ def test_conv(real: DType, tmp_path: Path) -> None:
     check(cases, real, tmp_path)
 
 
+WINDOWS = [
+    *CONVS,
+    Conv(2, 3, 5, 12, 32, pad=1),
+    Conv(1, 2, 2, 13, 35, (5, 5), stride=(2, 2), pad=2),
+    Conv(1, 2, 3, 9, 99, (1, 9), pad=4),
+    Conv(1, 2, 1, 101, 90, pad=1),
+]
+"""Also rows of whole vectors, and more vectors of pixels than are summed at a time."""
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_weights_of_rows(real: DType, tmp_path: Path) -> None:
+    """Gradients of weights of row-major images, in every tile; infinite pixels reach what sees them alone."""
+    problems = [gradient(*conv(c), 1) for c in WINDOWS]
+    found = [rows_conv_weight_gradient.variants(product(*q, 0, real.bytes)) for q in problems]
+    assert all(len(ways) == len(ROWS_GRADIENTS) for ways in found)
+    cases = [Case(*q, way) for q, ways in zip(problems, found, strict=True) for way in ways]
+    merged = check(cases, real, tmp_path, row_major=True, infinite="x")
+    assert len(merged.templates) == len(merge(program(cases[:: len(ROWS_GRADIENTS)], real, True)).templates)
+    with pytest.raises(NotApplicable, match="row-major"):
+        rows_conv_weight_gradient.STRATEGY.match(product(*problems[0], LANES, 4))
+
+
 STRIDED = [
     Conv(3, 5, 6, 9, 9, (3, 3), stride=(2, 2), pad=1),
     Conv(2, 3, 4, 10, 11, (3, 5), stride=(3, 2), pad=2),
@@ -188,6 +213,12 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
         axes = tuple(range(len(weights[0].out.shape)))
         add("lanes_conv_weight_gradient", weights, "x1 - 0.5 * x0", ("q", axes))
     check(cases, real, tmp_path)
+    rows = []
+    for c in (Conv(3, 3, 5, 6, 7, pad=1), Conv(2, 4, 6, 6, 7, pad=1, groups=2)):
+        node, tensors = gradient(*conv(c), 1)
+        problem, after = with_epilogue((node, tensors), "x1 - 0.5 * x0", ("q", tuple(range(len(node.out.shape)))))
+        rows.append(Case(*problem, rows_conv_weight_gradient.STRATEGY.match(product(*problem, 0, real.bytes)), after))
+    check(rows, real, tmp_path / "rows", row_major=True)
 
 
 def test_text_does_not_depend_on_sizes() -> None:

@@ -33,6 +33,7 @@ STRATEGIES = {
     "rows_dense": ("mlp", "cpu", "one sample"),
     "rows_product": ("transformer", "cpu", "one sample"),
     "rows_panels": ("lstm", "cpu", "one sample"),
+    "rows_conv_weight_gradient": ("mobile_digits", "cpu", "small batches"),
     "lanes_dense": ("mlp", "cpu", "exact"),
     "dense_weight_gradient": ("mlp", "cpu", "exact"),
     "lanes_pairs": ("transformer", "cpu", "exact"),
@@ -73,7 +74,7 @@ STRATEGIES = {
     "tensor_cores_stored": ("lenet_digits", "cuda", "mixed"),
 }
 """Each with a model, a target, and how exact the products of a training are (`mixed`: its precision), or a use for one
-sample at a time; and the width of the model, where it is not as the file says."""
+sample at a time, or a training of four; and the width of the model, where it is not as the file says."""
 
 
 SYNAPSES = """\
@@ -99,6 +100,9 @@ def program(name: str, target: str, how: str = "exact", width: str = "") -> Merg
     capabilities = backend(target).capabilities
     if how == "one sample":
         return lower_predict(model, capabilities, 1).lowered.merged
+    if how == "small batches":
+        assert model.train is not None
+        return lower(replace(model, train=replace(model.train, batch=4)), capabilities).merged
     numerics = {"precision": how} if how == "mixed" else {"products": how}
     return lower(replace(model, numerics=replace(model.numerics, **numerics)), capabilities).merged
 

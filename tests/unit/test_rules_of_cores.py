@@ -32,7 +32,9 @@ ROWS = [
     (dense(1, 1000, 300), WEIGHTS, "nest"),  # few terms
     (dense(8, 512, 512), WEIGHTS, "rows_product"),
     (conv(Conv(1, 64, 64, 56, 56, pad=1)), WEIGHTS, "bordered_rows_product"),  # windows of pixels are no vectors
-    (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "bordered_rows_product"),
+    (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "rows_conv_weight_gradient vector=1 s_tile=0"),
+    (conv(Conv(4, 16, 32, 14, 14, pad=1)), WEIGHTS, "bordered_rows_product"),
+    (conv(Conv(1, 96, 96, 56, 56, (7, 7), pad=3, groups=96)), WEIGHTS, "rows_conv_weight_gradient"),
     (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "rows_conv"),  # a line is an image of one row
     (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), WEIGHTS, "bordered_rows_product"),
 ]

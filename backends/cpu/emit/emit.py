@@ -62,7 +62,7 @@ from backends.kernel_ir.tree import BODY, MARK, Code, Printed
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
-from compiler.strategies.cost.tiles import DOTS, TILES
+from compiler.strategies.cost.tiles import DOTS, ROWS_GRADIENTS, TILES
 
 PHASES = 16
 """That a program has room for, at least."""
@@ -100,6 +100,7 @@ def emit(
         shared=bool(shared),
         tile_shapes=TILES,
         dot_shapes=DOTS,
+        gradient_shapes=ROWS_GRADIENTS,
         functions=[x.function for x in made],
         **names,
         **{"loops": program.has_loops, **more(made)},

@@ -1,8 +1,8 @@
 """tiles: the register tiles available to contraction strategies.
 
 Assumes: one vector is 64 bytes; 32 vector registers.
-Guarantees: `TILES` and `DOTS` are the tiles that the CPU backend prints, in this order: a tile's index in its table is
-the number that kernels read from their rows, so that the choice is data and not text.
+Guarantees: `TILES`, `DOTS` and `ROWS_GRADIENTS` are the tiles that the CPU backend prints, in this order: a tile's
+index in its table is the number that kernels read from their rows, so that the choice is data and not text.
 Does not: measure. `speed` (operations a cycle, relative) is the geometric mean of what small convolutions reached on a
 Xeon and on an EPYC, both with AVX-512.
 """
@@ -50,6 +50,15 @@ DOTS = (
     Shape(4, 4, 98),
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
+
+ROWS_GRADIENTS = (
+    Shape(4, 6, 80),
+    Shape(2, 9, 60),
+    Shape(1, 9, 36),
+    Shape(1, 12, 40),
+)
+"""Vectors of neighbouring pixels times vectors of what a tap sees of them: acc[o][u] += d[o] * x[u], lane by lane. Both
+are read where they lie, mostly in two lines of the first cache each."""
 
 
 def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int) -> float:

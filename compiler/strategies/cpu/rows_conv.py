@@ -23,7 +23,9 @@ from typing import Final
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.cpu import VECTOR_BYTES
 from compiler.strategies.cost.tiles import Shape, cost, weight_lines
+from compiler.strategies.cpu.row_planes import planes_of
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
@@ -45,17 +47,12 @@ def match(p: Problem) -> Choice:
     rows, cols = conv.rows, conv.cols
     backwards = any(a.taps > 1 and a.tap < 1 for a in (rows, cols))
     refuse_if(min(rows.step, cols.step) < 1 or backwards, "it is the gradient of a convolution")
-    vector = 64 // p.real_bytes
-    high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
-    beyond = cols.tap * (cols.taps - 1) // cols.step
-    whole = cols.out % vector == 0 and beyond > 0
-    copies, wide = (cols.step, cols.out + beyond) if whole else (cols.taps, cols.out)
-    phases = min(rows.step, rows.tap * (rows.taps - 1) + 1)
-    plane = high * wide
+    vector = VECTOR_BYTES // p.real_bytes
     width = rounded(rows.out * cols.out, VECTORS * vector)
-    planes = rounded(conv.ins * copies * phases * plane, vector) + VECTORS * vector
+    copy = planes_of(rows, cols, vector)
+    planes = copy.elements(conv.ins)
     refuse_beyond(planes)
-    masks = rounded(copies * plane, vector)
+    masks = copy.masks
     taps = conv.ins * found.rows.taps * found.cols.taps
     strips = _strips(found, conv, taps, vector, planes * p.real_bytes > p.within(constants.ROWS_NEAR_BYTES))
     if strips.packed:
@@ -65,19 +62,9 @@ def match(p: Problem) -> Choice:
     values = (
         named(batch=conv.samples)
         | extents(conv)
+        | named(taps_r=found.rows.taps, taps_c=found.cols.taps)
+        | copy.columns
         | named(
-            taps_r=found.rows.taps,
-            taps_c=found.cols.taps,
-            step_r=rows.step,
-            step_c=cols.step,
-            tap_r=rows.tap,
-            tap_c=cols.tap,
-            from_r=rows.origin,
-            from_c=cols.origin,
-            high=high,
-            copies=copies,
-            phases=phases,
-            wide=wide,
             width=width,
             strip=strips.pixels,
             packed=strips.packed,
@@ -88,8 +75,7 @@ def match(p: Problem) -> Choice:
         | strides_of(conv)
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
-    lines = conv.ins * copies * _lines(rows, cols, phases * high, wide, vector) if planes else 0.0
-    operations = constants.COPY * planes / vector + lines
+    operations = copy.operations(conv.ins) if planes else 0.0
     classes = _classes(found)
     if apart:
         scratch += (len(classes) + 1) * TAP_BYTES
@@ -98,14 +84,6 @@ def match(p: Problem) -> Choice:
     operations += _operations(conv, strips, classes, vector)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
-
-
-def _lines(rows: WindowAxis, cols: WindowAxis, lines: int, wide: int, vector: int) -> float:
-    """Vector operations of copying the lines of a plane, beside their vectors."""
-    if cols.step == 1:
-        moved = rows.step == 1 and wide == cols.extent  # as one run
-        return constants.ROWS_LINE * (1 if moved else lines)
-    return lines * (constants.ROWS_STEPS + (constants.ROWS_PIXEL * wide if cols.step > 2 or wide < vector else 0.0))
 
 
 def _classed(rows: WindowAxis, cols: WindowAxis) -> dict[str, int]:
