@@ -61,12 +61,15 @@ def test_sums_of_many_outputs_are_made_in_parts(tmp_path: Path) -> None:
     check([case], DType.F32, tmp_path)
 
 
+STRIPS = Conv(1, 100, 40, 26, 31, pad=1)
+"""Of several rows of tiles each."""
 ROW_CONVS = [
     *CONVS[:1],
     Conv(1, 1, 3, 3, 9),
     Conv(2, 5, 11, 7, 6, pad=1),
     Conv(3, 9, 2, 2, 1, pad=2),
     Conv(1, 4, 17, 5, 40),
+    STRIPS,
     Conv(1, 33, 9, 4, 4, pad=1),
     Conv(2, 2, 3, 4, 5, pad=5),
     Conv(2, 6, 10, 9, 5, pad=1, groups=2),
@@ -77,6 +80,9 @@ ROW_CONVS = [
 @pytest.mark.parametrize("real", REALS.values())
 def test_row_major(real: DType, tmp_path: Path) -> None:
     cases = [by_winograd(conv(c), real, n % 5, rows=True) for n, c in enumerate(ROW_CONVS)]
+    choice = cases[ROW_CONVS.index(STRIPS)].choice
+    assert choice is not None
+    assert 1 < dict(choice.columns)["s_high"] < 13
     check(cases, real, tmp_path, row_major=True)
 
 

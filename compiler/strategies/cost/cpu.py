@@ -21,6 +21,9 @@ TILE_START: Final = 40.0
 TILE_NEAR_BYTES, TILE_FAR_VECTOR = 48_000, 8.5
 """Of the vectors of a register tile that stay in the first cache, and what reading one from the second cache takes."""
 VECTOR_BYTES: Final = 64
+FAR_VECTOR, FAR_LINE = 10.0, 70.0
+"""Reading a vector from beyond the second cache: of what is read again and again what half of it does not hold; one
+whose neighbours in memory are not read with it."""
 COPY: Final = 5.0
 """Copying a vector of an image with its border."""
 WEIGHT_LINE, WEIGHT_LINE_MOST = 4.0, 25.0
@@ -88,9 +91,9 @@ WINOGRAD_CACHE_BYTES: Final = 500_000
 """Of weights that stay in the second cache."""
 WINOGRAD_IMAGE, WINOGRAD_BACK = 75.0, 45.0
 """What it costs to transform a channel of a tile, and an output of a tile back."""
-WINOGRAD_WEIGHTS, WINOGRAD_FAR, WINOGRAD_FAR_READ = 15.0, 10.0, 2.0
-"""And the weights of a channel for an output; more where they do not stay in the second cache, and for each byte that
-is read from there for each strip."""
+WINOGRAD_WEIGHTS, WINOGRAD_FAR = 15.0, 10.0
+"""And the weights of a channel for an output; more where they do not stay in the second cache, beside reading them for
+each strip."""
 WINOGRAD4_STRIP_BYTES: Final = 32_000_000
 """Of the transformed image and its sums in larger tiles that are worked on at a time."""
 WINOGRAD4_SUM: Final = 1.3

@@ -41,11 +41,10 @@ def variants(p: Problem) -> list[Choice]:
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
     """Transforming the weights, and reading them for each strip where they are many, in vector operations."""
     pairs = conv.ins * conv.outs
+    lines = PLACES * p.real_bytes / constants.VECTOR_BYTES
     far = PLACES * pairs * p.real_bytes > p.within(constants.WINOGRAD_CACHE_BYTES)
-    return pairs * (
-        constants.WINOGRAD_WEIGHTS
-        + (constants.WINOGRAD_FAR + constants.WINOGRAD_FAR_READ * p.real_bytes * strips if far else 0.0)
-    )
+    more = constants.WINOGRAD_FAR + constants.FAR_VECTOR * lines * strips if far else 0.0
+    return pairs * (constants.WINOGRAD_WEIGHTS + more)
 
 
 def three(axis: WindowAxis) -> bool:

@@ -1,9 +1,10 @@
 """winograd_rows: 3 x 3 convolutions of stride 1 of row-major images by Winograd's algorithm, tiles in the lanes.
 
 The transforms are those of winograd_conv. A vector holds one place of neighbouring tiles, row after row of them;
-weights are scalars again. `s_high` rows of tiles are processed at a time: pixels are copied with their border,
-deinterleaved into even and odd columns, transformed along the columns, then along the rows; sums are transformed back
-and their columns interleaved. The weights are transformed at every call.
+weights are scalars again. `s_high` rows of tiles are processed at a time: few stay near for all outputs, many fill
+their vectors and read the weights less often. Pixels are copied with their border, deinterleaved into even and odd
+columns, transformed along the columns, then along the rows; sums are transformed back and their columns interleaved.
+The weights are transformed at every call.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels and pixels.
@@ -28,21 +29,20 @@ _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
 
 
 def variants(p: Problem) -> list[Choice]:
-    """The choice for each register tile, the fastest by estimate first."""
+    """The choice for each register tile, at its best height, the fastest by estimate first."""
     conv = row_major(p)
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
         raise NotApplicable("the window is not 3 x 3 with steps of 1")
     refuse_beyond(PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * constants.VECTOR_BYTES))
-    return fastest_first(_choice(p, conv, n) for n in _TILES)
+    tile_rows = -(-conv.rows.out // 2)
+    heights = sorted({-(-tile_rows // strips) for strips in range(1, tile_rows + 1)})
+    return fastest_first(fastest_first(_choice(p, conv, n, high) for high in heights)[0] for n in _TILES)
 
 
-def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
+def _choice(p: Problem, conv: Convolution, tile: int, high: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     lanes = constants.VECTOR_BYTES // p.real_bytes
     tile_rows, tile_cols = -(-rows.out // 2), -(-cols.out // 2)
-    near = p.within(constants.WINOGRAD_STRIP_BYTES)
-    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // near)
-    high = -(-tile_rows // min(strips, tile_rows))
     vectors = -(-high * tile_cols // lanes)
     strip = rounded(vectors, shape.vectors)
     wide = 2 * tile_cols + 3
@@ -61,6 +61,10 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     scratch += PLACES * conv.ins * TAP_BYTES
     lines = (2 * high + 2) * -(-tile_cols // lanes)
     operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
+    image = PLACES * conv.ins * strip
+    far = max(0.0, image - p.within(constants.CACHES[1] // 2) / constants.VECTOR_BYTES)
+    alone = shape.vectors == 1 < strip
+    operations += -(-conv.outs // shape.outs) * far * (constants.FAR_LINE if alone else constants.FAR_VECTOR)
     operations += (
         conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
         + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK
