@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler.expr.ast import Binary, Ref, refs
 from compiler.ir.level0.model import Layer
-from compiler.ir.level1.graph import Contract, Map, Reindex, TensorGraph, readers_of, results
+from compiler.ir.level1.graph import Contract, Feed, Map, Reindex, Tensor, TensorGraph, readers_of, results
+from compiler.ir.space import along
 from compiler.passes.layouts.late_reshapes import joined_axes, late_reshapes
 from compiler.passes.tensors.fuse_maps import fuse_maps
 from compiler.verify.graph import graph_violations
@@ -67,6 +71,31 @@ def test_what_follows_a_convolution_reads_its_sums() -> None:
         if isinstance(n, Map) and n.out.batched and len(n.out.shape) == 3 and readers.get(n.out.name):
             behind = [joined[x] for x in n.ins if x in joined]
             assert not any(isinstance(made[x], Contract) and len(made[x].ins) == 2 for x in behind), n
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_it_is_the_epilogue_of_the_last_product(later: bool) -> None:
+    """What a product of other axes makes later, times the result of one in groups, is computed with that product."""
+    x, w = Tensor("x", (5, 2, 3, 4), batched=True), Tensor("w", (2, 3))
+    dims = {"n": 5, "g": 2, "c": 3, "i": 4, "k": 6}
+
+    def product(out: str, axes: str, x_axes: str, w_axes: str, names: tuple[str, str]) -> Contract:
+        made = Tensor(out, tuple(dims[d] for d in axes), batched=True)
+        maps = tuple(tuple(along(d) for d in a) for a in (x_axes, w_axes))
+        used = tuple((d, dims[d]) for d in dict.fromkeys(axes + x_axes + w_axes))
+        return Contract(made, used, tuple(along(d) for d in axes), names, maps, Binary("*", Ref("x0"), Ref("x1")))
+
+    grouped = product("y", "ngci", "ngci", "gc", ("x", "w"))
+    plain = product("z", "nki", "nki", "k", ("v", "u"))
+    joined = Tensor("y.joined", (5, 6, 4), batched=True)
+    both = Map(Tensor("m", (5, 6, 4), batched=True), ("y.joined", "z"), ((0, 1, 2), (0, 1, 2)), Ref("x0") * Ref("x1"))
+    given = (x, w, Tensor("v", (5, 6, 4), batched=True), Tensor("u", (6,)))
+    products = (grouped, Reindex(joined, "y"), plain) if later else (plain, grouped, Reindex(joined, "y"))
+    end = Map(replace(joined, name="end"), ("m",), ((0, 1, 2),), Ref("x0"))
+    nodes = (*(Feed(t, t.name, 1.0) for t in given), *products, both, end)
+    after = late_reshapes(nodes, ("end",))
+    shapes = [n.out.shape for n in after if isinstance(n, Map) and "x1" in refs(n.body)]
+    assert shapes == [(5, 6, 4) if later else (5, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("apart", [1, 2, 3, 4, 5, 6])
