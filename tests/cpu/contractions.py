@@ -40,7 +40,7 @@ PRODUCT = Binary("*", Ref("x0"), Ref("x1"))
 @dataclass(frozen=True)
 class Conv:
     """A convolution: `pad` and `dilate` on both sides and axes, `stride` as (rows, columns). A signal is an image of
-    one row, which has no border of rows."""
+    one row with windows of one, which has no border of rows."""
 
     batch: int
     channels: int
@@ -56,7 +56,7 @@ class Conv:
     @property
     def pads(self) -> tuple[int, int]:
         """Of rows and columns."""
-        return self.pad if self.rows > 1 else 0, self.pad
+        return self.pad if max(self.rows, self.kernel[0]) > 1 else 0, self.pad
 
     @property
     def out(self) -> tuple[int, int]:
