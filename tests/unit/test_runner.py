@@ -25,7 +25,7 @@ from compiler.runtime.artifacts.run_folder import open_run_folder
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.expectations import check_expectations
-from compiler.runtime.inference.predict import _run_batches
+from compiler.runtime.inference.predict import run_batches
 from compiler.runtime.plots import plots
 from compiler.runtime.plots.plots import draw_plots
 from compiler.runtime.record.growing import growing, open_file, publish
@@ -284,5 +284,5 @@ class Standing:
 def test_an_evaluation_that_stands_still_ends() -> None:
     standing = Standing()
     with pytest.raises(RunError, match="does not advance"):
-        _run_batches(standing, standing, None, 6)  # type: ignore[arg-type]
+        run_batches(standing, standing, None, 6)  # type: ignore[arg-type]
     assert standing.asked == [(1, 4), (3, 4)]

@@ -264,14 +264,14 @@ def _measured(
         assert model.network is not None
         with Feed(instance, merged, model.network, train, cache_folder()) as feed:
             feed.begin(PHASE, rows)
-            _run_batches(instance, feed, trials, -(-len(rows) // train.batch))
+            run_batches(instance, feed, trials, -(-len(rows) // train.batch))
         sums = take_sums(instance, merged)
     finally:
         instance.close()
     return EvaluateResult(metrics_of(sums), len(rows), part, trained.warnings, confusion_of(sums))
 
 
-def _run_batches(instance: Instance, feed: Feed, trials: Trials | None, count: int) -> None:
+def run_batches(instance: Instance, feed: Feed, trials: Trials | None, count: int) -> None:
     """All batches. Raises RunError (E0906) where the program computes none."""
     done = 0
     while done < count:
