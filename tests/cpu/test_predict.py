@@ -251,6 +251,86 @@ def test_weights_that_do_not_fit(here: Path) -> None:
     assert [d.code for d in check(path)] == ["E0701"]
 
 
+PART = """language: 1
+network:
+  weights: WEIGHTS
+  inputs: {image: {shape: [64]}, label: {shape: [], dtype: int32}}
+  layers:
+    - dense: {name: hidden, inputs: image, units: 32, activation: relu}
+    - batch_norm: {name: norm}
+    - dense: {name: HEAD, units: 5}
+train:
+  data: {file: digits.npz, inputs: {image: flat, label: labels}, scale: {label: 0}}
+  loss: {softmax_cross_entropy: {logits: HEAD, target: label}}
+  optimizer: {sgd: {learning_rate: 0}}
+  batch: 1797
+  epochs: 1
+  seed: 3
+"""
+
+
+def test_weights_of_a_part_of_the_layers(here: Path, root: Path) -> None:
+    """Layers that the file gives have its values, also running statistics; the others are drawn as without it."""
+    shutil.copy(root / "models" / "data" / "digits.npz", here)
+    rng = np.random.default_rng(1)
+    shapes = {"hidden.weight": (32, 64), "hidden.bias": (32,), "norm.weight": (32,), "norm.bias": (32,)}
+    shapes |= {"norm.running_mean": (32,), "norm.running_var": (32,), "logits.weight": (10, 32), "logits.bias": (10,)}
+    file = {n: rng.uniform(0.5, 1.0, s).astype(np.float32) for n, s in shapes.items()}
+    save_file(file, here / "a.safetensors")
+
+    def begun(weights: str, head: str) -> dict[str, np.ndarray]:
+        text = PART.replace("HEAD", head).replace("WEIGHTS", weights)
+        text = text.replace("  weights: \n", "").replace(", scale: {label: 0}", "")
+        return run(write(here, text.replace("units: 5", "units: 11"))).weights()
+
+    drawn = begun("", "logits")
+    for weights, head, given in (
+        ("{file: a.safetensors, except: [logits]}", "logits", ("hidden", "norm")),
+        ("{file: a.safetensors, except: head}", "head", ("hidden", "norm")),
+        ("{file: a.safetensors, only: hidden}", "logits", ("hidden",)),
+        ("{file: a.safetensors, only: [norm]}", "logits", ("norm",)),
+    ):
+        found = begun(weights, head)
+        for name, values in found.items():
+            layer = name.split(".")[0]
+            if "running" in name:  # a step has changed them: by a tenth
+                first = file[name] if layer in given else np.float32(name.endswith("var"))
+                step = drawn[name] - np.float32(name.endswith("var")) * np.float32(0.9)
+                if "hidden" not in given:  # what is averaged is the same
+                    np.testing.assert_allclose(values, 0.9 * first + step, rtol=1e-5, atol=1e-6)
+                else:
+                    assert (np.abs(values - drawn[name]) > 1e-3).any()
+            elif layer in given:
+                np.testing.assert_array_equal(values, file[name], err_msg=name)
+            elif layer != "head":  # its own draws
+                np.testing.assert_array_equal(values, drawn[name], err_msg=name)
+
+
+def test_a_head_of_another_shape(here: Path, root: Path) -> None:
+    """The help names the form that takes the other layers, and can be followed; a prediction needs all weights."""
+    shutil.copy(root / "models" / "data" / "digits.npz", here)
+    text = PART.replace(", scale: {label: 0}", "").replace("HEAD", "logits")
+    first = run(write(here, text.replace("  weights: WEIGHTS\n", "").replace("units: 5", "units: 10")))
+    (here / "kept").mkdir()
+    shutil.copy(first.folder / "weights.safetensors", here / "kept")
+    text = text.replace("units: 5", "units: 12")
+    path = write(here, text.replace("WEIGHTS", "kept/weights.safetensors"))
+    with pytest.raises(ModelError) as caught:
+        run(path)
+    help = caught.value.diagnostics[0].help
+    assert help is not None
+    form = help.split("`")[1]
+    assert form == "weights: {file: kept/weights.safetensors, except: [logits]}"
+    path = write(here, text.replace("weights: WEIGHTS", form))
+    np.testing.assert_array_equal(run(path).weights()["hidden.weight"], first.weights()["hidden.weight"])
+    with pytest.raises(ModelError, match=r"gives no `logits\.weight`, `logits\.bias`") as caught:
+        predict(path, np.zeros((1, 64)))
+    assert caught.value.diagnostics[0].span is not None
+    with pytest.raises(RunError, match=r"`logits.weight` has the shape \[10, 32\], not \[12, 32\]") as failed:
+        run(path, weights=first.folder)  # which replaces the key
+    assert failed.value.help is not None and "except: [logits]" in failed.value.help
+
+
 @pytest.mark.parametrize("kind", ["BF16", "F16", "F64", "I32"])
 def test_types_of_weights(here: Path, kind: str) -> None:
     """Numbers with few bits are the same in all floating types."""

@@ -8,7 +8,7 @@ Does not: infer shapes.
 from __future__ import annotations
 
 import compiler.expr.keys.kinds as k
-from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE, POSITIVE_TIME
+from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE, POSITIVE_TIME, TEMPLATE_KEY
 from compiler.ir.level0.tensors import RATE, SPIKES
 from compiler.layers import KINDS
 from compiler.layers.shared.keys import LAYER_REFERENCE, SHAPE
@@ -208,6 +208,39 @@ NETWORK_INPUT = k.Block(
     example="{shape: [1, 28, 28]}",
 )
 
+_WEIGHTS_FILE = k.Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$")
+_LAYER = k.Reference("layer", "logits", TEMPLATE_KEY)
+_LAYER_NAMES = k.OneOf((_LAYER, k.ListOf(_LAYER, low=1, example="[conv1, conv2]")))
+
+INITIAL_WEIGHTS = k.Block(
+    "initial weights",
+    (
+        k.required("file", _WEIGHTS_FILE, "The file, relative to the model file.", example="file: digits.safetensors"),
+        k.Field(
+            "only",
+            _LAYER_NAMES,
+            "The layers whose weights, and running statistics, the file gives. Those of all others are drawn.",
+            example="only: [conv1, conv2]",
+        ),
+        k.Field(
+            "except",
+            _LAYER_NAMES,
+            "In place of `only`: the layers whose weights are drawn. The file gives those of all others.",
+            example="except: [logits]",
+        ),
+    ),
+    doc="The weights of a part of the layers, such as those of a network that was trained on other data and has "
+    "another last layer. Whatever else the file holds is left out.",
+    one_of=(("only", "except"),),
+    elsewhere={
+        **dict.fromkeys(("from", "path", "use"), "`file`"),
+        **dict.fromkeys(("layers", "include", "keep"), "`only`"),
+        **dict.fromkeys(("exclude", "skip", "without"), "`except`"),
+        "strict": "`only` or `except`, with the names of layers",
+    },
+    example="{file: digits.safetensors, except: [logits]}",
+)
+
 NETWORK = k.Block(
     "network",
     (
@@ -235,10 +268,11 @@ NETWORK = k.Block(
         k.required("layers", LAYERS, "The layers, in order; each reads the one before unless `inputs` says otherwise."),
         k.Field(
             "weights",
-            k.Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
+            k.OneOf((_WEIGHTS_FILE, INITIAL_WEIGHTS)),
             "A file with the values that the weights begin with, by name and shape as a run writes them "
             "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
-            "`train` takes its weights from here or from `--weights`.",
+            "`train` takes its weights from here or from `--weights`, which replaces all of this.",
+            example="weights: digits.safetensors",
         ),
         DESCRIPTION,
     ),

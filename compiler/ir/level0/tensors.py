@@ -93,13 +93,25 @@ class FunctionDef:
 
 
 @dataclass(frozen=True)
+class InitialWeights:
+    """A safetensors file with the values that weights begin with. `layers`: those whose weights it gives, in order;
+    None: all, and then it holds no others."""
+
+    file: FromFile
+    layers: tuple[str, ...] | None = None
+
+    def gives(self, array: str) -> bool:
+        return self.layers is None or array.split(".", 1)[0] in self.layers
+
+
+@dataclass(frozen=True)
 class Network:
-    """`weights`: a safetensors file with the values that weights begin with."""
+    """`weights`: what weights begin with, where they are not drawn."""
 
     inputs: tuple[TensorInput, ...]
     layers: tuple[Layer, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
-    weights: FromFile | None = None
+    weights: InitialWeights | None = None
 
     @property
     def shared(self) -> frozenset[str]:

@@ -1,14 +1,16 @@
 """Weights in safetensors files: read, compared with a network, put into an instance.
 
 Assumes: files of any program; names and shapes as runs write them (`conv1.weight`, in logical shape).
-Guarantees: a file that does not fit is refused with everything that is missing, left over or of another shape; numbers
-of other floating types are converted (bfloat16 too). `num_batches_tracked` of PyTorch's batch norms is ignored.
-Does not: rename, transpose or slice.
+Guarantees: a file that does not fit is refused with everything that is missing, left over or of another shape, and with
+what takes a part of it; numbers of other floating types are converted (bfloat16 too). `num_batches_tracked` of
+PyTorch's batch norms is ignored.
+Does not: rename, transpose or slice arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.diagnostics import RunError, Sink, did_you_mean
+from compiler.core.diagnostics import ModelError, RunError, Sink, did_you_mean
 from compiler.core.names import listed
+from compiler.core.source import Span
 from compiler.files.guard import regular
 from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.digest import check_digest
@@ -70,39 +73,78 @@ def learned(graphs: tuple[l1.TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> tuple[str, str | None] | None:
-    """(message, help) where weights do not fit; None when they do."""
+@dataclass(frozen=True)
+class Misfits:
+    """Where weights do not fit, in words. `layers`: those of weights that are missing or have another shape."""
+
+    message: str
+    help: str | None
+    layers: tuple[str, ...]
+
+
+def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> Misfits | None:
+    """Where weights do not fit; None when they do."""
     missing = [n for n in wanted if n not in weights]
     extra = sorted(n for n in weights if n not in wanted)
-    other = [
-        f"`{n}` has the shape {list(weights[n].shape)}, not {list(s)}"
-        for n, s in wanted.items()
-        if n in weights and weights[n].shape != s
-    ]
+    differ = [n for n, s in wanted.items() if n in weights and weights[n].shape != s]
+    other = [f"`{n}` has the shape {list(weights[n].shape)}, not {list(wanted[n])}" for n in differ]
     parts = [f"it has no {listed(missing, _LISTED)}"] * bool(missing)
     parts += [f"it holds {listed(extra, _LISTED)}, which the network does not have"] * bool(extra)
     parts += [*other[:_LISTED], *([f"and {len(other) - _LISTED} more"] if len(other) > _LISTED else [])]
     if not parts:
         return None
-    return "; ".join(parts), did_you_mean(missing[0], extra) if missing and extra else None
+    near = did_you_mean(missing[0], extra) if missing and extra else None
+    return Misfits(
+        "; ".join(parts), near, tuple(dict.fromkeys(layer_of(n) for n in wanted if n in {*missing, *differ}))
+    )
 
 
-def fitting(path: Path, wanted: Shapes, place: l0.FromFile | None = None) -> dict[str, Reals]:
-    """The weights of a file, which must be exactly those that are wanted. `place`: where the model names the file: a
-    misfit is then a ModelError that points there, otherwise a RunError (E0916, exit 2)."""
+def fitting(
+    path: Path, wanted: Shapes, place: l0.InitialWeights | None = None, drawn: bool = False
+) -> dict[str, Reals]:
+    """The weights of a file, which must be exactly those that are wanted; of a part of the layers, where the model says
+    so and the others may be `drawn`. `place`: where the model names the file: a misfit is then a ModelError that
+    points there, otherwise a RunError (E0916, exit 2)."""
+    chosen = {n: s for n, s in wanted.items() if place is None or place.gives(n)}
+    if not drawn and (missing := [n for n in wanted if n not in chosen]):
+        message = f"`weights` gives no {listed(missing, _LISTED)}: a training draws them, here they are needed"
+        raise _refused(message, "give `--weights RUN`, the run or file of a training", place)
     weights = read_weights(path)
-    if _is_checkpoint(path):
-        weights = {n: v for n, v in weights.items() if n in wanted}
-    wrong = misfits(weights, wanted)
+    if _is_checkpoint(path) or (place is not None and place.layers is not None):
+        weights = {n: v for n, v in weights.items() if n in chosen}
+    wrong = misfits(weights, chosen)
     if wrong is None:
         return weights
-    message = f"the weights in `{path.name if place else path}` do not fit the network: {wrong[0]}"
+    message = f"the weights in `{path.name if place else path}` do not fit the network: {wrong.message}"
+    name = str(path) if place is None else _as_written(place.file.span) or path.name
+    partly = _partly(name, wanted, chosen, wrong.layers) if drawn else None
+    help = " Otherwise, ".join(h for h in (wrong.help, partly) if h) or None
+    raise _refused(message, help, place)
+
+
+def _as_written(at: Span) -> str:
+    return at.file.text[at.start : at.end]
+
+
+def _partly(file: str, wanted: Shapes, chosen: Shapes, layers: tuple[str, ...]) -> str | None:
+    """How the layers that fit take their weights from the file, where there are any."""
+    others = [n for n in dict.fromkeys(map(layer_of, wanted)) if n in layers or n not in set(map(layer_of, chosen))]
+    if not layers or len(others) == len({layer_of(n) for n in wanted}):
+        return None
+    return f"`weights: {{file: {file}, except: [{', '.join(others)}]}}` draws those of the layers that do not fit"
+
+
+def _refused(message: str, help: str | None, place: l0.InitialWeights | None) -> RunError | ModelError:
     if place is None:
-        raise RunError("E0916", message, wrong[1])
+        return RunError("E0916", message, help)
     sink = Sink()
-    sink.error("E0916", message, place.span, wrong[1])
-    sink.check()
-    raise AssertionError
+    sink.error("E0916", message, place.file.span, help)
+    return ModelError(sink.items)
+
+
+def layer_of(array: str) -> str:
+    """The layer that an array of weights is named after."""
+    return array.split(".", 1)[0]
 
 
 def _is_checkpoint(path: Path) -> bool:

@@ -37,7 +37,7 @@ class Trained:
     model: l0.Model
     file: Path
     weights_file: Path
-    place: l0.FromFile | None
+    place: l0.InitialWeights | None
     warnings: tuple[Diagnostic, ...]
     lock: Path
 
@@ -138,7 +138,7 @@ def record_of_run(folder: Path) -> Mapping[str, Any]:
         raise RunError("E0916", message, "give the directory that `netloom run` wrote") from None
 
 
-def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.FromFile | None]:
+def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.InitialWeights | None]:
     assert model.network is not None
     if options.weights is not None:
         return weights_file(options.weights), None
@@ -148,7 +148,7 @@ def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.
     if place is None:
         help = "give `--weights FILE`, or write `network: {weights: FILE}` into the model"
         raise RunError("E0916", f"`{source}` says nothing of its weights", help)
-    return Path(place.path), place
+    return Path(place.file.path), place
 
 
 def weights_file(place: Path) -> Path:
@@ -169,5 +169,5 @@ def initial_weights(model: l0.Model, wanted: Shapes, options: Options) -> dict[s
     if options.weights is not None:
         if model.network is None:
             raise RunError("E0912", "--weights is for models with a `network`")
-        return fitting(weights_file(options.weights), wanted)
-    return None if place is None else fitting(Path(place.path), wanted, place)
+        return fitting(weights_file(options.weights), wanted, drawn=True)
+    return None if place is None else fitting(Path(place.file.path), wanted, place, drawn=True)

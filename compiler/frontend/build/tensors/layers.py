@@ -15,7 +15,6 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Choice, Field, Flag, Kind, ListOf, Name, OneKey, OneOf, Reference, Value
-from compiler.frontend.build.shared.data_files import locate
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.readers import Reader, chosen
 from compiler.frontend.build.shared.values import Context, items_of
@@ -107,13 +106,3 @@ def shaped(kind: LayerKind, r: Reader, source: str, shapes: list[Shape], at: Spa
         node = None if wrong.key is None else r.get(wrong.key)
         r.c.sink.error(wrong.code, wrong.message, at if node is None else node.span, wrong.help)
         return None
-
-
-def read_weights(block: tree.Mapping, c: Context) -> l0.FromFile | None:
-    """The file of a network's `weights`; None without the key, where others replace it, or (E0701) where it does not
-    exist."""
-    node = block.get("weights")
-    if not isinstance(node, Scalar) or "weights" in c.unread:
-        return None
-    path = locate(node, c)
-    return None if path is None else l0.FromFile(str(path), None, span=node.span)

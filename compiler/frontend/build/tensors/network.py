@@ -21,14 +21,14 @@ from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, listed, mapping, text_of
-from compiler.frontend.build.tensors.layers import init_of, read_weights, settings_of, shaped
+from compiler.frontend.build.tensors.initial_weights import build_initial_weights, own_arrays
+from compiler.frontend.build.tensors.layers import init_of, settings_of, shaped
 from compiler.frontend.resolve.repeat import names_of, value_of_layer
 from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND, KINDS, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
-from compiler.layers.shared.context import arrays_of
 from compiler.layers.shared.keys import ACTIVATIONS, RESERVED, SHAPE
 from compiler.layers.shared.kind import LayerKind, Shape, article, shown
 
@@ -108,7 +108,8 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
         _layer(r, item)
     unknown = any(out.shapes[n] is None for n in out.computed)  # of a population that has an error
     if not unknown and not c.sink.failed(before):
-        out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
+        weights = build_initial_weights(block, out.layers, out.inputs, c)
+        out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, weights)
     return out
 
 
@@ -267,7 +268,7 @@ def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
         help = suggested(node.text, "before this one there are", [x.name for x in r.out.layers[:-1]])
         c.sink.error("E0201", f"the layer `{node.text}` {comes}", node.span, help)
         return
-    theirs, own = _arrays(r, owner), _arrays(r, mine)
+    theirs, own = (own_arrays(x, r.out.layers, r.out.inputs) for x in (owner, mine))
     matrices = bool(dict(mine.attrs).get("transposed"))
     both = [part for part in own if part in theirs and not (matrices and part.endswith("bias"))]
     if not both:
@@ -284,13 +285,6 @@ def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
         message = f"the weights of `{mine.name}` are those of `{owner.name}`, which says how they begin"
         c.sink.error("E0108", message, init.key.span, "leave `init` out here")
     r.out.layers[-1] = replace(mine, shared=tuple((part, owner.array(part)) for part in both))
-
-
-def _arrays(r: _Reader, layer: l0.Layer) -> dict[str, Shape]:
-    """The shapes of its trained arrays, by the part of their names."""
-    made = {x.name: x for x in r.out.layers}
-    inputs = [r.out.inputs.get(n) or l0.TensorInput(n, made[n].shape, "real") for n in layer.inputs]
-    return arrays_of(KIND[layer.kind].lower, layer, inputs)
 
 
 def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
