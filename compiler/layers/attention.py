@@ -26,6 +26,13 @@ from compiler.layers.shared.keys import BIAS, LAYER_REFERENCE, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, shown
 from compiler.layers.shared.onnx.graph import BOOL, Writer
 
+_KV_HEADS = Field(
+    "kv_heads",
+    POSITIVE,
+    "The number of heads that keys and values have, a divisor of `heads`: neighbouring heads of queries share one "
+    "(Ainslie et al. 2023); without it, `heads`.",
+    example="kv_heads: 2",
+)
 _HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
 _SEEN = (
     switch("causal", "Whether a step sees none after it."),
@@ -51,18 +58,16 @@ _ATTENTION_WORDS = {
     "key_padding_mask": "`mask`",
     "attn_mask": "`mask`, or `offset` for numbers that are added",
     "is_causal": "`causal`",
-    **dict.fromkeys(
-        ("kv_heads", "num_kv_heads", "num_key_value_heads"),
-        "`dot_attention`, and keys and values as [steps, heads, features] that `concat` along the last axis repeats",
-    ),
+    **dict.fromkeys(("num_kv_heads", "num_key_value_heads", "enable_gqa"), "`kv_heads`"),
 }
 
 # -------------------------------------------------------------------------------------------- shapes
 
 
 def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Shape], dict[str, l0.Attr]]:
-    """Query, key and value, and the attributes common to both kinds. Raises Misfit."""
-    heads = p.integer("heads")
+    """Query, key and value, and the attributes common to both kinds; `kv_heads` only where they are fewer. Raises
+    Misfit."""
+    heads, kv_heads = _heads(p)
     beside = [key for key in l0.BESIDE if key in p.values]
     ins = shapes[: len(shapes) - len(beside)]
     for s in ins:
@@ -81,7 +86,20 @@ def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Sha
         if not given or given != fits[3 - len(given) :]:
             wanted = " or ".join(shown(fits[k:]) for k in (2, 1, 0))
             raise Misfit(f"the shape of a {name} is {wanted} here, not {shown(given)}", None, name)
-    return (query, key, value), p.attrs("heads", "causal") | {name: True for name in beside}
+    return (query, key, value), (
+        p.attrs("heads", "causal")
+        | {name: True for name in beside}
+        | ({"kv_heads": kv_heads} if kv_heads < heads else {})
+    )
+
+
+def _heads(p: Place) -> tuple[int, int]:
+    """Of queries, and of keys and values. Raises Misfit."""
+    heads = p.integer("heads")
+    kv_heads = p.integer("kv_heads", heads)
+    if heads % kv_heads:
+        raise Misfit(f"{heads} heads cannot share {kv_heads} heads of keys and values", None, "kv_heads")
+    return heads, kv_heads
 
 
 def _split(size: int, heads: int, key: str) -> None:
@@ -98,12 +116,16 @@ def _projected(p: Place, *shapes: Shape) -> Result:
 
 def _plain(p: Place, *shapes: Shape) -> Result:
     (query, key, value), attrs = _parts(p, shapes)
-    heads = p.integer("heads")
-    if query[1] != key[1]:
+    heads, kv_heads = _heads(p)
+    if kv_heads == heads and query[1] != key[1]:
         raise Misfit(f"query and key have different features: {shown(query)} and {shown(key)}", None, "inputs")
-    for features in (key[1], value[1]):
-        _split(features, heads, "heads")
-    return (query[0], value[1]), {**attrs, "scale": p.real("scale", 1 / math.sqrt(key[1] // heads))}
+    _split(query[1], heads, "heads")
+    d = query[1] // heads
+    if key[1] != kv_heads * d:
+        message = f"queries have {heads} heads of {d} features, so keys have {kv_heads} of {d}, not {key[1]} in all"
+        raise Misfit(message, None, "inputs")
+    _split(value[1], kv_heads, "kv_heads" if kv_heads < heads else "heads")
+    return (query[0], value[1] // kv_heads * heads), {**attrs, "scale": p.real("scale", 1 / math.sqrt(d))}
 
 
 # ------------------------------------------------------------------------------------------ lowering
@@ -114,8 +136,10 @@ def attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     value."""
     parts, beside = _attended(layer, list(ins))
     size = whole(layer, "size")
-    projected = [linear(c, layer, x, size, part) for part, x in zip(_PARTS, parts, strict=True)]
-    scale = 1.0 / math.sqrt(size // whole(layer, "heads"))
+    heads = whole(layer, "heads")
+    sizes = [size // heads * count for count in _counts(layer)]
+    projected = [linear(c, layer, x, n, part) for part, x, n in zip(_PARTS, parts, sizes, strict=True)]
+    scale = 1.0 / math.sqrt(size // heads)
     return linear(c, layer, _dot_attention(c, layer, projected, beside, scale), layer.shape[-1], "out")
 
 
@@ -126,6 +150,27 @@ def dot_attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
 
 
 _PARTS = ("query", "key", "value")
+
+
+def _counts(layer: l0.Layer) -> tuple[int, int, int]:
+    """The heads of queries, keys and values."""
+    attrs = dict(layer.attrs)
+    heads = attrs["heads"]
+    shared = attrs.get("kv_heads", heads)
+    assert isinstance(heads, int) and isinstance(shared, int)
+    return heads, shared, shared
+
+
+def _each_head(c: Context, layer: l0.Layer, x: l1.Tensor, part: str) -> l1.Tensor:
+    """(batch, steps, kv heads, d) as (batch, steps, heads, d): neighbouring heads have the same."""
+    batch, steps, shared, d = x.shape
+    heads = whole(layer, "heads")
+    if shared == heads:
+        return x
+    name = f"{layer.name}.{part}.shared"
+    like = l1.Tensor("", (batch, steps, shared, heads // shared, d), x.dtype, x.batched)
+    y = c.graph.map(name, X0, ((x, (0, 1, 2, 4)),), like=like, span=layer.span)
+    return reshape(c, f"{layer.name}.{part}.each", y, (batch, steps, heads, d), layer)
 
 
 def _attended(layer: l0.Layer, ins: list[l1.Tensor]) -> tuple[list[l1.Tensor], dict[str, l1.Tensor]]:
@@ -141,10 +186,11 @@ def _dot_attention(
 ) -> l1.Tensor:
     """softmax(q k^T * scale + offset) v over tensors of (batch, steps, heads * d)."""
     name, span, heads = layer.name, layer.span, whole(layer, "heads")
-    q, k, v = (
-        reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], heads, x.shape[2] // heads), layer)
-        for part, x in zip(("query", "key", "value"), parts, strict=True)
-    )
+    split = [
+        reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], count, x.shape[2] // count), layer)
+        for part, x, count in zip(_PARTS, parts, _counts(layer), strict=True)
+    ]
+    q, k, v = (_each_head(c, layer, x, part) for x, part in zip(split, _PARTS, strict=True))
     joined = (*q.shape[:2], heads * v.shape[3])
     names = tuple(key for key in ("offset", "mask") if key in beside)
     ins = (q.name, k.name, v.name, *(beside[key].name for key in names))
@@ -202,7 +248,8 @@ def _write_attention(w: Writer, layer: l0.Layer) -> str:
     parts = [w.linear(layer, w.source(layer, k), 2, part) for k, part in zip(ways, _PARTS, strict=True)]
     size = layer.attr("size")
     assert isinstance(size, int)
-    return w.linear(layer, _dot_product(w, layer, parts, [size] * 3), 2, "out")
+    d = size // _counts(layer)[0]
+    return w.linear(layer, _dot_product(w, layer, parts, [d * count for count in _counts(layer)]), 2, "out")
 
 
 def _write_dot(w: Writer, layer: l0.Layer) -> str:
@@ -221,12 +268,17 @@ def _beside(layer: l0.Layer) -> list[str]:
 
 def _dot_product(w: Writer, layer: l0.Layer, parts: list[str], sizes: list[int]) -> str:
     """softmax(q k * scale + offset) v. `sizes`: features of the parts."""
-    g, heads, ways = w.graph, layer.attr("heads"), _which(layer)
-    assert isinstance(heads, int)
+    g, counts, ways = w.graph, _counts(layer), _which(layer)
+    heads = counts[0]
     steps, others = (w.shape(layer, k)[0] for k in ways[:2])
     turned = []
-    for part, x, k, size in zip(_PARTS, parts, ways, sizes, strict=True):
-        y = g.reshape(x, (w.shape(layer, k)[0], heads, size // heads), f"{layer.name}/{part}/heads")
+    for part, x, k, size, count in zip(_PARTS, parts, ways, sizes, counts, strict=True):
+        rows, d = w.shape(layer, k)[0], size // count
+        y = g.reshape(x, (rows, count, d) if count == heads else (rows, count, 1, d), f"{layer.name}/{part}/heads")
+        if count < heads:
+            times = g.constant([1, 1, 1, heads // count, 1], True)
+            y = g.node("Expand", [y, times], f"{layer.name}/{part}/shared")
+            y = g.reshape(y, (rows, heads, d), f"{layer.name}/{part}/each")
         axes = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
         turned.append(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes}))
     scores = g.node("MatMul", turned[:2], f"{layer.name}/scores")
@@ -255,7 +307,7 @@ def _dot_product(w: Writer, layer: l0.Layer, parts: list[str], sizes: list[int])
             p = g.node("Mul", [p, g.constant(np.where(late, 0.0, 1.0))], f"{layer.name}/early")
     y = g.node("MatMul", [p, turned[2]], f"{layer.name}/context")
     y = g.node("Transpose", [y], f"{layer.name}/joined", {"perm": [0, 2, 1, 3]})
-    return g.reshape(y, (steps, sizes[2]), f"{layer.name}/flat")
+    return g.reshape(y, (steps, sizes[2] // counts[2] * heads), f"{layer.name}/flat")
 
 
 ATTENTION = LayerKind(
@@ -263,10 +315,12 @@ ATTENTION = LayerKind(
         "attention",
         "Multi-head attention over the steps of a sequence, with trained projections.",
         required("heads", POSITIVE, "The number of heads.", example="heads: 4"),
+        _KV_HEADS,
         Field(
             "size",
             POSITIVE,
-            "The length of queries, keys and values, all heads together; without it, that of the input.",
+            "The length of queries, all heads together, and of keys and values, which `kv_heads` shortens; without it, "
+            "that of the input.",
             example="size: 64",
         ),
         *_SEEN,
@@ -299,6 +353,7 @@ DOT_ATTENTION = LayerKind(
             default=1,
             example="heads: 4",
         ),
+        _KV_HEADS,
         Field(
             "scale",
             Value("a number", "0.125"),

@@ -66,20 +66,26 @@ def dense(w: Weights, name: str, x: Any) -> Any:
 
 
 def attention(
-    w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False, name: str = "a", mask: Any = None
-) -> Any:
+    w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False, name: str = "a", mask: Any = None,
+    kv_heads: int | None = None,
+) -> Any:  # fmt: skip
     """The layer `attention` called `name`."""
     parts = (dense(w, f"{name}.{part}", x) for part, x in (("query", q), ("key", k), ("value", v)))
-    return dense(w, f"{name}.out", dot_attention(*parts, heads, causal, mask))
+    return dense(w, f"{name}.out", dot_attention(*parts, heads, causal, mask, kv_heads=kv_heads))
 
 
-def dot_attention(q: Any, k: Any, v: Any, heads: int, causal: bool = False, mask: Any = None, scale: Any = None) -> Any:
+def dot_attention(
+    q: Any, k: Any, v: Any, heads: int, causal: bool = False, mask: Any = None, scale: Any = None,
+    kv_heads: int | None = None,
+) -> Any:  # fmt: skip
     """The layer `dot_attention`. `mask`: PyTorch's attn_mask, True where a key is seen, or numbers that are added."""
     import torch
 
-    parts = (x.reshape(*x.shape[:2], heads, -1).transpose(1, 2) for x in (q, k, v))
-    dot = torch.nn.functional.scaled_dot_product_attention
-    return dot(*parts, attn_mask=mask, is_causal=causal, scale=scale).transpose(1, 2).flatten(2)
+    counts = (heads, kv_heads or heads, kv_heads or heads)
+    parts = (x.reshape(*x.shape[:2], n, -1).transpose(1, 2) for x, n in zip((q, k, v), counts, strict=True))
+    dot: Any = torch.nn.functional.scaled_dot_product_attention
+    y = dot(*parts, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=kv_heads is not None)
+    return y.transpose(1, 2).flatten(2)
 
 
 def recurrent(

@@ -29,7 +29,7 @@ from compiler.layers.shared.onnx.importer import (
     Setting,
     refused,
 )
-from compiler.layers.shared.onnx.inputs import Attrs, constant, data, held, hint_of, joined, ranked, repeated, taken
+from compiler.layers.shared.onnx.inputs import Attrs, constant, data, held, hint_of, joined, ranked, repeated
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4
@@ -333,21 +333,23 @@ def probabilities(m: Importer, node: Any, scores: Scores) -> Computed:
 
 
 def _attended(m: Importer, node: Any, a: Attended) -> Computed:
-    """The layer without projections. Keys and values shared by several heads are repeated."""
-    d = a.q.shape[1] // a.heads
-    shared = a.k.shape[1] // d
-    owner = np.arange(a.heads) // (a.heads // shared)
-
-    def each(x: Computed) -> Computed:
-        size = x.shape[1] // shared
-        return taken(m, node, x, 1, [int(p) for head in owner for p in range(head * size, (head + 1) * size)])
-
-    inputs = [a.q, each(a.k), each(a.v)]
-    settings: dict[str, Setting] = {"heads": a.heads, "scale": a.scale, "causal": a.causal}
+    """The layer without projections."""
+    settings: dict[str, Setting] = {**_heads(a), "scale": a.scale, "causal": a.causal}
     settings |= {key: x.name for key, x in a.beside.items()}
-    made = m.layer("dot_attention", hint_of(node), inputs, settings, (a.q.shape[0], inputs[2].shape[1]))
+    shape = (a.q.shape[0], a.v.shape[1] // _shared(a) * a.heads)
+    made = m.layer("dot_attention", hint_of(node), [a.q, a.k, a.v], settings, shape)
     m.attended[made.name] = a
     return made
+
+
+def _shared(a: Attended) -> int:
+    """The heads of keys and values."""
+    return a.k.shape[1] * a.heads // a.q.shape[1]
+
+
+def _heads(a: Attended) -> dict[str, Setting]:
+    shared: dict[str, Setting] = {"kv_heads": _shared(a)} if _shared(a) < a.heads else {}
+    return {"heads": a.heads} | shared
 
 
 def _flat(m: Importer, node: Any, x: Computed, axes: list[int]) -> Computed:
@@ -388,19 +390,17 @@ def _layer(m: Importer, hint: str, a: Attended) -> Computed | None:
         ways[0] = _Projected(a.q, np.eye(size), None)
     if ways[0].x.shape[1] != len(out):
         return None
-    shared = np.arange(a.heads) // (size // a.k.shape[1])
-    rows = (shared[:, None] * d + np.arange(d)).reshape(-1)
     factors = (a.scale * math.sqrt(d), 1.0, 1.0)
     parts: dict[str, Array] = {}
-    for name, way, factor, chosen in zip(_PARTS, ways, factors, (np.arange(size), rows, rows), strict=True):
-        parts[f"{name}.weight"] = way.weight[chosen] * factor
+    for name, way, factor in zip(_PARTS, ways, factors, strict=True):
+        parts[f"{name}.weight"] = way.weight * factor
         if a.bias is not None or any(w.bias is not None for w in ways):
-            parts[f"{name}.bias"] = np.zeros(size) if way.bias is None else way.bias[chosen] * factor
+            parts[f"{name}.bias"] = np.zeros(len(way.weight)) if way.bias is None else way.bias * factor
     parts["out.weight"] = out
     has_bias = "query.bias" in parts
     if has_bias:
         parts["out.bias"] = np.zeros(len(out)) if a.bias is None else a.bias
-    settings: dict[str, Setting] = {"heads": a.heads, "size": size, "causal": a.causal, "bias": has_bias}
+    settings: dict[str, Setting] = {**_heads(a), "size": size, "causal": a.causal, "bias": has_bias}
     settings |= {key: x.name for key, x in a.beside.items()}
     inputs = [w.x for w in ways]
     inputs = inputs[:1] if len({x.name for x in inputs}) == 1 else inputs
