@@ -29,8 +29,7 @@ from compiler.layers.shared.onnx.graph import BOOL, Writer
 _KV_HEADS = Field(
     "kv_heads",
     POSITIVE,
-    "The number of heads that keys and values have, a divisor of `heads`: neighbouring heads of queries share one "
-    "(Ainslie et al. 2023); without it, `heads`.",
+    "The number of heads of keys and values, a divisor of `heads`: neighbours share one. Without it, `heads`.",
     example="kv_heads: 2",
 )
 _HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
@@ -319,8 +318,7 @@ ATTENTION = LayerKind(
         Field(
             "size",
             POSITIVE,
-            "The length of queries, all heads together, and of keys and values, which `kv_heads` shortens; without it, "
-            "that of the input.",
+            "The length of queries, keys (but for `kv_heads`) and values, all heads together; without it, the input's.",
             example="size: 64",
         ),
         *_SEEN,

@@ -18,7 +18,7 @@ from compiler.expr.keys.kinds import Expression, Field, Value, choice, required
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.space import Affine, along
-from compiler.layers.shared.context import X0, X1, X2, Context, number, whole
+from compiler.layers.shared.context import X0, X1, X2, Context, number, turned, whole
 from compiler.layers.shared.keys import layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -169,14 +169,10 @@ def random_flip(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     if not c.training:
         return x
     axis = 1 + whole(layer, "axis")
-    dims = axis_dims(x.shape)
-    plain = tuple(along(d) for d, _ in dims)
-    back = tuple(Affine(((d, -1),), x.shape[axis] - 1) if a == axis else along(d) for a, (d, _) in enumerate(dims))
-    out = l1.Tensor(f"{layer.name}.reversed", x.shape, "real", True)
-    turned = c.graph.add(l1.Contract(out, dims, plain, (x.name,), (back,), X0, span=layer.span))
+    back = turned(c, f"{layer.name}.reversed", x, axis, layer)
     coin = _random(c, layer, "coin", x.shape[:1])
     body = Cond(X2 < 0.5, X0, X1)
-    return c.graph.map(f"{layer.name}.y", body, (identity(turned), identity(x), (coin, (0,))), span=layer.span)
+    return c.graph.map(f"{layer.name}.y", body, (identity(back), identity(x), (coin, (0,))), span=layer.span)
 
 
 RANDOM_FLIP = LayerKind(

@@ -169,7 +169,7 @@ def _conv_kind(rank: int) -> LayerKind:
         elsewhere={
             "units": "`filters`",
             "size": "`kernel`",
-            "padding_mode": "nothing: there are zeros around the input",
+            "padding_mode": "`pad: {mode: reflect, before: [0, 1, 1]}` before it, and `padding: valid`",
         },
         trained=True,
     )

@@ -14,9 +14,20 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Field, ListOf, Name, Value, required
+from compiler.expr.keys.kinds import Field, ListOf, Name, Value, choice, required
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.layers.shared.context import X0, Context, ints, joined, moved, number, reshape, sliced, whole
+from compiler.layers.shared.context import (
+    X0,
+    Context,
+    ints,
+    joined,
+    moved,
+    number,
+    reshape,
+    sliced,
+    turned,
+    whole,
+)
 from compiler.layers.shared.keys import AXIS, AXIS_NUMBER, SHAPE, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -228,37 +239,93 @@ SPLIT = LayerKind(
 # ------------------------------------------------------------------------------------------ padding
 
 
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""Modes but for `constant`, in ONNX's words."""
+
+
 def _padded(p: Place, x: Shape) -> Result:
     before = p.integers("before")
     after = p.integers("after") if "after" in p.values else before
+    mode = p.values["mode"]
+    room = {"reflect": -1, "circular": 0}
     for key, amounts in (("before", before), ("after", after)):
         if len(amounts) != len(x):
             raise Misfit(f"`{key}` has {len(amounts)} numbers, but `{p.source}` has the shape {shown(x)}", None, key)
+        for axis, (amount, extent) in enumerate(zip(amounts, x, strict=True)):
+            if mode in room and amount > extent + room[mode]:
+                message = f"axis {axis} of `{p.source}` has {extent} elements, which give at most {extent + room[mode]}"
+                raise Misfit(f"{message} more in the mode {mode}, not {amount}", None, key)
+    if mode != "constant" and "value" in p.values:
+        raise Misfit(f"`value` is for the mode constant; the mode {mode} takes elements of the input", None, "value")
     shape = tuple(e + b + a for e, b, a in zip(x, before, after, strict=True))
-    return shape, {"before": before, "value": p.real("value")}
+    own: dict[str, l0.Attr] = {"value": p.real("value", 0.0)} if mode == "constant" else {"mode": mode}
+    return shape, {"before": before, **own}
 
 
 def pad(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Constant padding around the input."""
-    return moved(
-        c, f"{layer.name}.y", [(x, (0, *ints(layer, "before")))], (x.shape[0], *layer.shape), number(layer, "value"),
-        layer,
-    )  # fmt: skip
+    """Padding around the input: constant, or elements of the input itself."""
+    before, mode = ints(layer, "before"), dict(layer.attrs).get("mode")
+    if mode is None:
+        value, shape = number(layer, "value"), (x.shape[0], *layer.shape)
+        return moved(c, f"{layer.name}.y", [(x, (0, *before))], shape, value, layer)
+    padded = [a for a, extent in enumerate(layer.shape) if extent > x.shape[1 + a]]
+    for axis in padded:
+        name = f"{layer.name}.y" if axis == padded[-1] else f"{layer.name}.axis_{axis}"
+        x = _around(c, layer, name, x, (1 + axis, before[axis], layer.shape[axis]), str(mode))
+    return x
+
+
+def _around(
+    c: Context, layer: l0.Layer, name: str, x: l1.Tensor, at: tuple[int, int, int], mode: str
+) -> l1.Tensor:  # fmt: skip
+    """One axis with elements of its own around it; `at`: the axis, how many stand before, and the new extent."""
+    axis, before, wide = at
+    extent = x.shape[axis]
+    after = wide - extent - before
+    # The first and last element inside that go before, and those that go after.
+    ends = {
+        "reflect": ((1, before + 1), (extent - 1 - after, extent - 1)),
+        "replicate": ((0, 1), (extent - 1, extent)),
+        "circular": ((extent - before, extent), (0, after)),
+    }[mode]
+    sides: list[list[l1.Tensor]] = [[], []]
+    for side, amount, (start, stop), word in zip(sides, (before, after), ends, ("before", "after"), strict=True):
+        if amount:
+            own = f"{name}.{word}"
+            part = sliced(c, own, x, axis, start, stop, layer)
+            if mode == "replicate":
+                part = _repeated(c, layer, f"{own}.all", part, axis, amount)
+            elif mode == "reflect" and amount > 1:
+                part = turned(c, f"{own}.turned", part, axis, layer)
+            side.append(part)
+    return joined(c, name, [*sides[0], x, *sides[1]], axis, layer)
+
+
+def _repeated(c: Context, layer: l0.Layer, name: str, x: l1.Tensor, axis: int, times: int) -> l1.Tensor:
+    """The one element of an axis so many times."""
+    if times == 1:
+        return x
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+    like = l1.Tensor("", (*x.shape[:axis], times, *x.shape[axis + 1 :]), x.dtype, x.batched)
+    target = tuple(a if a < axis else a + 1 for a in range(len(rest)))
+    return c.graph.map(name, X0, ((reshape(c, f"{name}.one", x, rest, layer), target),), like=like, span=layer.span)
 
 
 def _write_pad(w: Writer, layer: l0.Layer) -> str:
-    before, value = ints(layer, "before"), layer.attr("value")
+    before, attrs = ints(layer, "before"), dict(layer.attrs)
+    mode, value = attrs.get("mode"), attrs.get("value", 0.0)
     assert isinstance(value, int | float)
     after = [o - e - b for o, e, b in zip(layer.shape, w.shape(layer), before, strict=True)]
     pads = w.graph.constant([0, *before, 0, *after], True)
+    if mode is not None:
+        return w.graph.node("Pad", [w.source(layer), pads], layer.name, {"mode": _MODES[str(mode)]})
     return w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name)
 
 
 def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins)
     rank = len(x.shape) + 1
-    if attrs.get("mode", "constant") != "constant":
-        raise refused(node, f"its mode is {attrs['mode']}")
+    mode = attrs.get("mode", "constant")
     pads = [int(v) for v in (constant(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
     value = float(constant(node, ins, 2, np.zeros(())).reshape(-1)[0]) if m.opset >= 11 else attrs.get("value", 0.0)
     axes = [int(a) % rank for a in constant(node, ins, 3, np.arange(rank)).reshape(-1)]
@@ -268,13 +335,14 @@ def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     before = [both.get(a, (0, 0))[0] for a in range(1, rank)]
     after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
     shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
-    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, "value": value}, shape)
+    own = next(({"mode": ours} for ours, theirs in _MODES.items() if theirs == mode), {"value": value})
+    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, **own}, shape)
 
 
 PAD = LayerKind(
     layer(
         "pad",
-        "Elements of one value around the input.",
+        "Elements around the input.",
         required("before", ListOf(COUNT, low=1, example="[0, 1, 1]"), "How many before each axis."),
         Field(
             "after",
@@ -282,8 +350,21 @@ PAD = LayerKind(
             "How many after each axis; without it, `before`.",
             example="after: [0, 2, 2]",
         ),
-        Field("value", Value(), "Their value.", default=0, example="value: 0"),
-        elsewhere={"padding": "`before` and `after`", "mode": "`value`: what is around the input is of one value"},
+        Field(
+            "mode",
+            choice(
+                "mode",
+                {"edge": "`replicate`", "nearest": "`replicate`", "wrap": "`circular`", "zeros": "`constant`"},
+                constant="They have one value, `value`.",
+                reflect="Those inside, as in a mirror that stands on the outermost: 2 1 0 1 2 3 2 1.",
+                replicate="The outermost: 0 0 0 1 2 3 3 3.",
+                circular="Those from the other end: 2 3 0 1 2 3 0 1.",
+            ),
+            "What they are.",
+            default="constant",
+        ),
+        Field("value", Value(), "Their value, in the mode `constant`; without it, 0.", example="value: 0"),
+        elsewhere={"padding": "`before` and `after`"},
     ),
     _padded,
     pad,

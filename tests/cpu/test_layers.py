@@ -123,6 +123,19 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - dense: {units: 8, activation: gelu}
     - multiply: {inputs: [dense_1, a]}
 """),
+    "mirrors": ((2, 4, 5), """\
+    - pad: {before: [0, 3, 1], after: [0, 2, 4], mode: reflect}
+    - conv2d: {filters: 3, kernel: 3, activation: tanh}
+    - pad: {before: [1, 2, 0], after: [0, 9, 1], mode: replicate}
+    - avg_pool2d: {size: 2}
+    - pad: {before: [4, 0, 2], mode: circular}
+"""),
+    "shared_heads": ((6, 8), """\
+    - attention: {name: a, heads: 4, kv_heads: 2, size: 12, causal: true}
+    - dense: {name: k, units: 4}
+    - dense: {name: v, units: 3, activation: tanh}
+    - dot_attention: {inputs: [a, k, v], heads: 2, kv_heads: 1}
+"""),
     "seen": ((6, 8), """\
     - dense: {name: q, inputs: image, units: 6}
     - dense: {name: v, inputs: image, units: 4}

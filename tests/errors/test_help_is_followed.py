@@ -49,6 +49,8 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     ],
     "label_of_no_class": [("target: label", "target: label, ignore: -100")],
     "metric_top_5": [("[top_5]", "[{top: 5}]")],
+    "kv_heads_of_llama": [("num_key_value_heads", "kv_heads")],
+    "pad_mode_of_numpy": [("wrap", "circular")],
     "layer_identity": [("identity: {name: x}", "slice: {name: x}")],
     "padding_in_capitals": [("SAME", "same")],
     "padding_unknown": [("half", "same")],

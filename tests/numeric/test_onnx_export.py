@@ -73,6 +73,12 @@ NETWORKS = {
     "attention": (STEPS, "positions: {name: p}\nattention: {heads: 2, causal: true}\npositions: {encoding: trained}\n"
                          "attention: {name: o, heads: 4, size: 16, bias: false}\n"
                          "attention: {inputs: [o, p, p], heads: 2}"),
+    "mirrors": (IMAGE, "pad: {before: [0, 2, 1], after: [0, 1, 0], mode: reflect}\n"
+                       "pad: {before: [0, 9, 1], after: [1, 1, 9], mode: replicate}\n"
+                       "pad: {before: [0, 3, 1], mode: circular}"),
+    "shared_heads": (STEPS, "attention: {name: s, heads: 4, kv_heads: 2, size: 12, causal: true}\n"
+                            "dense: {name: k, units: 4}\n"
+                            "dot_attention: {inputs: [s, k, k], heads: 2, kv_heads: 1, scale: 0.3}"),
     "dot_attention": ("{x: {shape: [6, 8]}, seen: {shape: [6], dtype: int32}, near: {shape: [2, 6, 6]}}",
                       "dense: {name: v, inputs: x, units: 4}\ndot_attention: {name: a, inputs: [x, x, v]}\n"
                       "dot_attention: {inputs: [x, x, a], heads: 2, offset: near, causal: true, scale: 0.3}\n"

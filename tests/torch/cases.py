@@ -324,6 +324,11 @@ MOVEMENT = [
     *(layer("pad", {"before": b, "after": a, "value": v}, IMAGE,
             lambda w, x, b=b, a=a, v=v: padded(x, list(zip(b, a, strict=True)), v))
       for b, a, v in (((0, 1, 2), (0, 1, 2), 0), ((1, 0, 0), (0, 2, 3), -1.5), ((0, 0, 0), (2, 0, 1), 0.5))),
+    *(layer("pad", {"before": b, "after": a, "mode": m}, shape, lambda w, x, b=b, a=a, m=m: around_by(x, b, a, m))
+      for m in ("reflect", "replicate", "circular") for b, a, shape in (
+          ((3,), (1,), (4,)), ((0, 2), (2, 0), (3, 4)), ((0, 1, 2), (0, 2, 3), (2, 3, 4)), ((1, 1), (0, 1), (2, 2)))),
+    layer("pad", {"before": (4, 7), "after": (9, 0), "mode": "replicate"}, (1, 2),
+          lambda w, x: around_by(x, (4, 7), (9, 0), "replicate")),
     layer("pad", {"before": (2,)}, (5,), lambda w, x: functional.pad(x, (2, 2))),
     *(layer("permute", {"axes": a}, IMAGE, lambda w, x, a=a: x.permute(0, *(1 + k for k in a)))
       for a in ((0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0), (1, 2, 0))),
@@ -350,9 +355,19 @@ MOVEMENT = [
 # ------------------------------------------------------------------------------------------ sequences
 
 
+def around_by(x: Any, before: Shape, after: Shape, mode: str) -> Any:
+    """F.pad with each axis of its own, as it pads three axes at most, and not the first ones."""
+    for axis, pads in enumerate(zip(before, after, strict=True), 1):
+        lines = x.movedim(axis, -1)
+        y = functional.pad(lines.reshape(1, -1, lines.shape[-1]), pads, mode=mode)
+        x = y.reshape(*lines.shape[:-1], -1).movedim(-1, axis)
+    return x
+
+
 def attending(shape: Shape, **s: Any) -> Head:
     heads, causal = s["heads"], s.get("causal", False)
-    return layer("attention", s, shape, lambda w, x: attention(w, x, x, x, heads, causal, "y"))
+    shared = s.get("kv_heads")
+    return layer("attention", s, shape, lambda w, x: attention(w, x, x, x, heads, causal, "y", kv_heads=shared))
 
 
 def crossing(keys: int, **s: Any) -> Head:
@@ -365,7 +380,8 @@ def crossing(keys: int, **s: Any) -> Head:
 
     def forward(w: Weights, x: Any) -> Any:
         k = x[:, 5 - keys :]
-        return attention(w, x[:, :3], k, k, s["heads"], s.get("causal", False), "y")
+        causal, shared = s.get("causal", False), s.get("kv_heads")
+        return attention(w, x[:, :3], k, k, s["heads"], causal, "y", kv_heads=shared)
 
     return lines(text, (5, 6), forward)
 
@@ -385,6 +401,21 @@ def plain(keys: int, **s: Any) -> Head:
         return dot_attention(x[:, :3], x[:, 5 - keys :], v, s["heads"], s.get("causal", False), scale=s.get("scale"))
 
     return lines(text, (5, 6), forward)
+
+
+def sharing(kv_heads: int, **s: Any) -> Head:
+    """Four heads of queries; values have other features than keys."""
+    text = (
+        f"dense: {{name: $y_v, inputs: $x, units: {2 * kv_heads}}}\n"
+        f"dense: {{name: $y_k, inputs: $x, units: {3 * kv_heads}}}\n"
+        f"dot_attention: {yaml({'name': '$y', 'heads': 4, 'kv_heads': kv_heads, **s, 'inputs': '[$x, $y_k, $y_v]'})}"
+    )
+
+    def forward(w: Weights, x: Any) -> Any:
+        k, v = dense(w, "y_k", x), dense(w, "y_v", x)
+        return dot_attention(x, k, v, 4, s.get("causal", False), scale=s.get("scale"), kv_heads=kv_heads)
+
+    return lines(text, (5, 12), forward)
 
 
 def recurrences(kind: str, before: bool = False) -> Iterator[Head]:
@@ -419,6 +450,10 @@ SEQUENCES = [
     *(begun(kind, both) for kind in ("rnn", "gru", "lstm") for both in (False, True)),
     *(attending((5, 6), heads=h, **s) for h in (1, 2, 3) for s in (
         {}, {"causal": True}, {"size": 12, "bias": False}, {"size": 12, "causal": True})),
+    *(attending((5, 12), heads=6, kv_heads=k, causal=c) for k in (1, 2, 3, 6) for c in (False, True)),
+    attending((5, 6), heads=4, kv_heads=2, size=20, bias=False),
+    *(sharing(k, **s) for k in (1, 2, 4) for s in ({}, {"causal": True}, {"scale": 0.3})),
+    crossing(2, heads=6, kv_heads=3),
     *(crossing(k, heads=2, causal=c) for k in (2, 5) for c in (False, True)),
     *(plain(k, heads=h, **s) for k in (3, 5) for h in (1, 2) for s in ({}, {"causal": True}, {"scale": 0.3})),
     *(layer("positions", {"encoding": e}, shape, f)

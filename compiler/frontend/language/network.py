@@ -124,6 +124,9 @@ LAYER = k.OneKey(
         "`rnn`: simple_rnn",
         "`upsample`: upsampling2d interpolate resize",
         "`pad`: zero_padding2d",
+        "`pad: {mode: reflect}`: reflection_pad1d reflection_pad2d",
+        "`pad: {mode: replicate}`: replication_pad1d replication_pad2d",
+        "`pad: {mode: circular}`: circular_pad1d circular_pad2d",
         "`activation: {function: leaky_relu}`: leaky_relu",
         "`activation: {function: elu}`: elu",
         "`activation: {function: gelu}`: gelu",
@@ -219,18 +222,17 @@ INITIAL_WEIGHTS = k.Block(
         k.Field(
             "only",
             _LAYER_NAMES,
-            "The layers whose weights, and running statistics, the file gives. Those of all others are drawn.",
+            "The layers whose weights, and running statistics, the file gives; others are drawn.",
             example="only: [conv1, conv2]",
         ),
         k.Field(
             "except",
             _LAYER_NAMES,
-            "In place of `only`: the layers whose weights are drawn. The file gives those of all others.",
+            "In place of `only`: the layers whose weights are drawn.",
             example="except: [logits]",
         ),
     ),
-    doc="The weights of a part of the layers, such as those of a network that was trained on other data and has "
-    "another last layer. Whatever else the file holds is left out.",
+    doc="The weights of a part of the layers. What else the file holds is left out.",
     one_of=(("only", "except"),),
     elsewhere={
         **dict.fromkeys(("from", "path", "use"), "`file`"),
@@ -271,7 +273,7 @@ NETWORK = k.Block(
             k.OneOf((_WEIGHTS_FILE, INITIAL_WEIGHTS)),
             "A file with the values that the weights begin with, by name and shape as a run writes them "
             "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
-            "`train` takes its weights from here or from `--weights`, which replaces all of this.",
+            "`train` takes its weights from here or from `--weights`.",
             example="weights: digits.safetensors",
         ),
         DESCRIPTION,

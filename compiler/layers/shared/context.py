@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.space import along
+from compiler.ir.level1.builder import GraphBuilder, axis_dims, identity
+from compiler.ir.space import Affine, along
 from compiler.layers.shared.initial_weights import chosen
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
@@ -181,6 +181,15 @@ def joined(c: Context, name: str, ins: list[l1.Tensor], axis: int, layer: l0.Lay
         at += t.shape[axis]
     shape = tuple(at if a == axis else e for a, e in enumerate(ins[0].shape))
     return moved(c, name, parts, shape, 0.0, layer)
+
+
+def turned(c: Context, name: str, x: l1.Tensor, axis: int, layer: l0.Layer) -> l1.Tensor:
+    """The elements of an axis in reverse order."""
+    dims = axis_dims(x.shape)
+    plain = tuple(along(d) for d, _ in dims)
+    back = Affine(((dims[axis][0], -1),), x.shape[axis] - 1)
+    read = (x, tuple(back if a == axis else p for a, p in enumerate(plain)))
+    return c.graph.contract(name, dims, plain, (read,), X0, span=layer.span)
 
 
 def sliced(c: Context, name: str, x: l1.Tensor, axis: int, start: int, stop: int, layer: l0.Layer) -> l1.Tensor:
