@@ -156,7 +156,7 @@ def tune_model(
     chosen = options.backend_options()
     bench = Bench(model.precision, model.order, model.backend, chosen, wishes.rounds, timer, model.capabilities)
     results = _measured(found, bench, watch, goes_on)
-    measured = [replace(results[s.problem], site=s) for s in found if s.problem in results]
+    measured = [results[s.problem].of(s) for s in found if s.problem in results]
     tuned = by_path(measured, choose_all(measured, before))
     steps: list[Step] = []
     if wishes.whole:

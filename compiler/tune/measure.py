@@ -73,6 +73,11 @@ class Measured:
     wrong: tuple[str, ...] = ()
     errors: Mapping[str, float] = field(default_factory=dict)
 
+    def of(self, site: Site) -> Measured:
+        """The same of another site of the problem, without the candidates that a library refused."""
+        left = tuple(w for w in site.ways if identity(w) in self.microseconds)
+        return replace(self, site=replace(site, ways=left))
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -310,8 +315,7 @@ def _kept(site: Site, path: Path) -> Measured | None:
     if found is None:
         return None
     times, errors = ({str(k): float(v) for k, v in found[part].items()} for part in ("microseconds", "errors"))
-    site = replace(site, ways=tuple(w for w in site.ways if identity(w) in times))  # libraries refused the others
-    return Measured(site, times, tuple(map(str, found["wrong"])), errors)
+    return Measured(site, times, tuple(map(str, found["wrong"])), errors).of(site)
 
 
 def _keep(path: Path, result: Measured) -> None:

@@ -287,6 +287,22 @@ def nest_first(instance: Instance, phase: str, steps: int) -> float:
     return steps * (1e-6 if phase == f"{own}way{last}" else 9e-6)
 
 
+def test_a_model_is_tuned_without_what_a_library_refuses(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate of the rules' strategy of the first contraction that is loaded."""
+    load, refused = CpuBackend.load, list[str]()
+
+    def picky(backend: CpuBackend, artifact: Any, program: Merged, seed: int) -> Instance:
+        phase = phase_of(0, 0)
+        if not refused and any(p.name == phase for p in program.phases):
+            refused.append(phase)
+            raise NoAlgorithm(phase, "the library has none")
+        return load(backend, artifact, program, seed)
+
+    monkeypatch.setattr(CpuBackend, "load", picky)
+    result = tune_model(model, Options(), 1, timer=nest_first)
+    assert refused and result.contractions and all(w.microseconds > 0 for w in result.contractions)
+
+
 def test_a_lock_file_decides_and_no_lock_leaves_it_out(model: Path) -> None:
     assert strategies(lowered(model))
     result = tune_model(model, Options(), 1, timer=nest_first)
