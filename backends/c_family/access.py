@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.addresses import Addresses
+from backends.c_family.addresses import Addresses, inner_last
 from backends.c_family.cprint import STEP, Dialect, Element, Scope, Symbol
 from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
 from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
-from backends.kernel_ir.tree import Code, Member, Place
+from backends.kernel_ir.tree import Code, Index, Member, Place
 from backends.kernel_ir.types import Typed
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
@@ -63,9 +63,11 @@ class Kernel:
         """The array formal called `name`."""
         return {f.name: f for f in self.template.arrays}[name]
 
-    def reads(self, array: Code, kind: Typed) -> bool:
-        """Whether that is the pointer of an array formal that is only read, with elements of this type."""
-        found = (f for f in self.template.arrays if f.mode is l2.Mode.READ and self.pointers[f.name] == array)
+    def reads(self, place: Index, kind: Typed) -> bool:
+        """Whether that is an element of an array formal that is only read, with elements of this type."""
+        formal = place.formal if isinstance(place, Place) else ""
+        read = (f for f in self.template.arrays if f.mode is l2.Mode.READ)
+        found = (f for f in read if f.name == formal or self.pointers[f.name] == place.array)
         return any(self.dialect.type_name(f.dtype) == str(kind) for f in found)
 
     def extent(self, extent: int | str) -> Code:
@@ -154,9 +156,8 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     }[f.mode]
     match f.access:
         case l2.Strided() as s:
-            inner_last = sorted(s.axes, key=lambda a: a.stride == 1)
             shown = Addresses(lambda n: code(k.namer.shown(n)))
-            where = "".join(f"[{shown.index(a)}]" for a in inner_last)
+            where = "".join(f"[{shown.index(a)}]" for a in inner_last(s))
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():

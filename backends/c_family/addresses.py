@@ -22,6 +22,11 @@ def quotient(axis: l2.Axis) -> l2.Axis:
     return replace(axis, extent=None, stride=1)
 
 
+def inner_last(access: l2.Strided) -> list[l2.Axis]:
+    """The axes, the one whose elements lie beside each other last."""
+    return sorted(access.axes, key=lambda a: a.stride == 1)
+
+
 @dataclass(frozen=True)
 class Addresses:
     """`name`: dims, columns and locals inside an index. `short`: those of guarded axes are computed in 32 bits; the
@@ -60,7 +65,7 @@ class Addresses:
         return self.scaled(cast("nl_i64", index) if self.short and axis.guarded else index, axis)
 
     def offset(self, access: l2.Strided) -> Code:
-        return total(map(self.part, access.axes))
+        return total(self.part(a) for a in inner_last(access))
 
     def divides(self, axis: l2.Axis) -> Code | None:
         """Whether the division of an index is exact; None: always."""

@@ -489,10 +489,9 @@ NL_KERNEL(k2_sum_over_n) {
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
         real count_ = part[0];
-        double count_after_ = count_after_p_[0];
         count_p_[0] = count_;
         sum_grad_p_[0] = 1.0f / count_;
-        count_after_p_[0] = count_after_ + (double)count_;
+        count_after_p_[0] += (double)count_;
     }
 }
 
@@ -598,9 +597,9 @@ NL_KERNEL(k6_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
+                        real *const activated_row_ = activated_p_ + (first + u) * activated_by_n_ + (o + j) * 16;
                         NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++)
-                            activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] =
-                                nl_tanh_f32(sum[lane] + bias_p_[o + j]);
+                            activated_row_[lane] = nl_tanh_f32(sum[lane] + bias_p_[o + j]);
                     }
             }
         }
@@ -636,8 +635,9 @@ NL_KERNEL(k7_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
+                        real *const biased_row_ = biased_p_ + (first + u) * biased_by_n_ + (o + j) * 16;
                         NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++)
-                            biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_p_[o + j];
+                            biased_row_[lane] = sum[lane] + bias_p_[o + j];
                     }
             }
         }
@@ -715,9 +715,8 @@ NL_KERNEL(k10_elements) {
         for (nl_i64 n = 0; n < n_n_; n++)
             NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 nl_i32 row_ = label_p_[n * 16 + lane];
-                const real x_ = (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[n * x_by_n_ + lane + row_ * 16] : 0.0f;
-                real acc_ = x_;
-                picked_p_[n * 16 + lane] = acc_;
+                picked_p_[n * 16 + lane] =
+                    (nl_u64)row_ < (nl_u64)x_extent1_ ? x_p_[n * x_by_n_ + row_ * 16 + lane] : 0.0f;
             }
     }
 }
@@ -757,9 +756,8 @@ NL_KERNEL(k11_sum_over_n) {
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
         const real count_ = count_p_[0];
-        double loss_after_ = loss_after_p_[0];
         loss_p_[0] = part[0] / count_;
-        loss_after_p_[0] = loss_after_ + (double)part[0];
+        loss_after_p_[0] += (double)part[0];
     }
 }
 
@@ -824,8 +822,7 @@ NL_KERNEL(k13_sum_over_n) {
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
-        double accuracy_after_ = accuracy_after_p_[0];
-        accuracy_after_p_[0] = accuracy_after_ + (double)part[0];
+        accuracy_after_p_[0] += (double)part[0];
     }
 }
 
@@ -916,10 +913,11 @@ NL_KERNEL(k16_lanes_dense) {
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
+                        const real *const activated_row_ = activated_p_ + (first + u) * activated_by_n_ + (o + j) * 16;
+                        real *const biased_grad_row_ = biased_grad_p_ + (first + u) * biased_grad_by_n_ + (o + j) * 16;
                         NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
-                            const real activated_ = activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane];
-                            biased_grad_p_[(first + u) * biased_grad_by_n_ + (o + j) * 16 + lane] =
-                                sum[lane] * (1.0f - activated_ * activated_);
+                            const real activated_ = activated_row_[lane];
+                            biased_grad_row_[lane] = sum[lane] * (1.0f - activated_ * activated_);
                         }
                     }
             }
@@ -1064,9 +1062,8 @@ NL_KERNEL(k19_sum_over_n) {
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++) part[u] += part[u + half];
         real count_ = part[0];
-        double count_after_ = count_after_p_[0];
         count_p_[0] = count_;
-        count_after_p_[0] = count_after_ + (double)count_;
+        count_after_p_[0] += (double)count_;
     }
 }
 

@@ -96,7 +96,7 @@ NL_FN void k2_sum_over_n_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_n_;
-        real acc = 0.0f;
+        real count_ = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -107,14 +107,14 @@ NL_FN void k2_sum_over_n_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_mask_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real mask_ = nl_x.mask_p_.x[nl_n];
-                        acc += mask_;
+                        count_ += mask_;
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 n = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += mask_p_[n];
+                    count_ += mask_p_[n];
                     n += nl_group;
                 };
 #pragma unroll 1
@@ -126,12 +126,11 @@ NL_FN void k2_sum_over_n_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_sum_of<real>>({{count_}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc = nl_all.of[0];
+                count_ = nl_all.of[0];
             }
         }
-        real count_ = acc;
         real v0_ = 1.0f / count_;
         double count_after_ = count_after_p_[0];
         count_after_ = count_after_ + (double)count_;
@@ -459,23 +458,21 @@ NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t) {
             nl_x_p_[r] = nl_get_line<2, real>(&x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_
                 + 2 * ow + s + x_from3_]);
         });
-        real acc = -NL_INF_F32;
+        real y_ = -NL_INF_F32;
         nl_each<2>([&](int r) {
             nl_each<2>([&](int s) {
                 const real x_ = nl_x_p_[r].x[s];
-                acc = nl_max_f32(acc, x_);
+                y_ = nl_max_f32(y_, x_);
             });
         });
-        real y_ = acc;
         y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
-        real acc1 = NL_INF_F32;
+        real activated_grad_first_ = NL_INF_F32;
         nl_each<2>([&](int r) {
             nl_each<2>([&](int s) {
                 const real x_ = nl_x_p_[r].x[s];
-                acc1 = nl_min_f32(acc1, x_ == y_ ? (real)(r * 2 + s) : 1e+09f);
+                activated_grad_first_ = nl_min_f32(activated_grad_first_, x_ == y_ ? (real)(r * 2 + s) : 1e+09f);
             });
         });
-        real activated_grad_first_ = acc1;
         activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_
             + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
     }
@@ -617,7 +614,7 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 n = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); n < nl_end; n += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_o_;
-        real acc = -NL_INF_F32;
+        real largest_ = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -628,14 +625,14 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc = nl_max_f32(acc, x_);
+                        largest_ = nl_max_f32(largest_, x_);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc = nl_max_f32(acc, x_p_[n * x_by_n_ + o]);
+                    largest_ = nl_max_f32(largest_, x_p_[n * x_by_n_ + o]);
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -647,15 +644,14 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_max_f32>({{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_max_f32>({{largest_}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc = nl_all.of[0];
+                largest_ = nl_all.of[0];
             }
         }
-        real largest_ = acc;
         if (nl_first == 0) largest_p_[n] = largest_;
-        real acc1 = 0.0f;
-        real acc2 = 0.0f;
+        real total_ = 0.0f;
+        real picked_ = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -667,8 +663,8 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
                         const nl_i32 label_ = label_p_[n];
-                        acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += o + nl_n == label_ ? x_ : 0.0f;
+                        total_ += nl_exp_f32(x_ - largest_);
+                        picked_ += o + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
@@ -677,8 +673,8 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
                 const auto nl_more = [&](int) {
                     const real x_ = x_p_[n * x_by_n_ + o];
                     const nl_i32 label_ = label_p_[n];
-                    acc1 += nl_exp_f32(x_ - largest_);
-                    acc2 += o == label_ ? x_ : 0.0f;
+                    total_ += nl_exp_f32(x_ - largest_);
+                    picked_ += o == label_ ? x_ : 0.0f;
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -690,20 +686,18 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 2, nl_sum_of<real>>({{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 2, nl_sum_of<real>>({{total_, picked_}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc1 = nl_all.of[0];
-                acc2 = nl_all.of[1];
+                total_ = nl_all.of[0];
+                picked_ = nl_all.of[1];
             }
         }
-        real total_ = acc1;
-        real picked_ = acc2;
         real v0_ = rows_grad_p_[n] * (1.0f / total_);
         if (nl_first == 0) {
             total_p_[n] = total_;
             picked_p_[n] = picked_;
         }
-        real acc3 = NL_INF_F32;
+        real accuracy_first_ = NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -714,14 +708,14 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
+                        accuracy_first_ = nl_min_f32(accuracy_first_, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc3 = nl_min_f32(acc3, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
+                    accuracy_first_ = nl_min_f32(accuracy_first_, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -733,12 +727,11 @@ NL_FN void k10_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_min_f32>({{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_min_f32>({{accuracy_first_}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc3 = nl_all.of[0];
+                accuracy_first_ = nl_all.of[0];
             }
         }
-        real accuracy_first_ = acc3;
         if (nl_first == 0) accuracy_first_p_[n] = accuracy_first_;
         if (nl_wide) {
 #pragma unroll 1
@@ -846,9 +839,8 @@ NL_FN void k11_sum_over_n_block(const nl_task &nl_t) {
         }
         if (nl_lane == 0) {
             const real count_ = count_p_[0];
-            double loss_after_ = loss_after_p_[0];
             loss_p_[0] = acc / count_;
-            loss_after_p_[0] = loss_after_ + (double)acc;
+            loss_after_p_[0] += (double)acc;
         }
     }
 }
@@ -904,10 +896,7 @@ NL_FN void k12_sum_over_n_block(const nl_task &nl_t) {
             if (!nl_all.here) return;
             acc = nl_all.of[0];
         }
-        if (nl_lane == 0) {
-            double accuracy_after_ = accuracy_after_p_[0];
-            accuracy_after_p_[0] = accuracy_after_ + (double)acc;
-        }
+        if (nl_lane == 0) accuracy_after_p_[0] += (double)acc;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_n(NL_ARGUMENTS) {
@@ -942,7 +931,7 @@ NL_FN void k13_sum_over_n_block(const nl_task &nl_t) {
     const auto nl_more = [&](int) {
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
-        } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[o + n * biased_grad_sum_by_n_])};
+        } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[n * biased_grad_sum_by_n_ + o])};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
@@ -952,7 +941,7 @@ NL_FN void k13_sum_over_n_block(const nl_task &nl_t) {
     const auto nl_apart = [&] {
         const struct {
             nl_few<real, 4> biased_grad_sum_p_;
-        } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[o + n * biased_grad_sum_by_n_], nl_many, nl_even))};
+        } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[n * biased_grad_sum_by_n_ + o], nl_many, nl_even))};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             parts[nl_n] += biased_grad_sum_;
@@ -1381,12 +1370,12 @@ NL_FN void k20_sum_over_n_block(const nl_task &nl_t) {
     const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
-        real acc = 0.0f;
+        real count_ = 0.0f;
         const nl_i64 nl_terms = n_n_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 n = nl_first;
         const auto nl_more = [&](int) {
-            acc += mask_p_[n];
+            count_ += mask_p_[n];
             n += nl_group;
         };
 #pragma unroll 1
@@ -1397,15 +1386,13 @@ NL_FN void k20_sum_over_n_block(const nl_task &nl_t) {
         while (n < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all =
-                nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+                nl_joined<real, 1, nl_sum_of<real>>({{count_}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.of[0];
+            count_ = nl_all.of[0];
         }
         if (nl_lane == 0) {
-            real count_ = acc;
-            double count_after_ = count_after_p_[0];
             count_p_[0] = count_;
-            count_after_p_[0] = count_after_ + (double)count_;
+            count_after_p_[0] += (double)count_;
         }
     }
 }
@@ -1496,7 +1483,7 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 n = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); n < nl_end; n += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_o_;
-        real acc = -NL_INF_F32;
+        real largest_ = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -1507,14 +1494,14 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc = nl_max_f32(acc, x_);
+                        largest_ = nl_max_f32(largest_, x_);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc = nl_max_f32(acc, x_p_[n * x_by_n_ + o]);
+                    largest_ = nl_max_f32(largest_, x_p_[n * x_by_n_ + o]);
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -1526,15 +1513,14 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_max_f32>({{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_max_f32>({{largest_}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc = nl_all.of[0];
+                largest_ = nl_all.of[0];
             }
         }
-        real largest_ = acc;
         if (nl_first == 0) largest_p_[n] = largest_;
-        real acc1 = 0.0f;
-        real acc2 = 0.0f;
+        real total_ = 0.0f;
+        real picked_ = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -1546,8 +1532,8 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
                         const nl_i32 label_ = label_p_[n];
-                        acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += o + nl_n == label_ ? x_ : 0.0f;
+                        total_ += nl_exp_f32(x_ - largest_);
+                        picked_ += o + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
@@ -1556,8 +1542,8 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
                 const auto nl_more = [&](int) {
                     const real x_ = x_p_[n * x_by_n_ + o];
                     const nl_i32 label_ = label_p_[n];
-                    acc1 += nl_exp_f32(x_ - largest_);
-                    acc2 += o == label_ ? x_ : 0.0f;
+                    total_ += nl_exp_f32(x_ - largest_);
+                    picked_ += o == label_ ? x_ : 0.0f;
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -1569,19 +1555,17 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 2, nl_sum_of<real>>({{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 2, nl_sum_of<real>>({{total_, picked_}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc1 = nl_all.of[0];
-                acc2 = nl_all.of[1];
+                total_ = nl_all.of[0];
+                picked_ = nl_all.of[1];
             }
         }
-        real total_ = acc1;
-        real picked_ = acc2;
         if (nl_first == 0) {
             total_p_[n] = total_;
             picked_p_[n] = picked_;
         }
-        real acc3 = NL_INF_F32;
+        real accuracy_first_ = NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -1592,14 +1576,14 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
+                        accuracy_first_ = nl_min_f32(accuracy_first_, x_ == largest_ ? (real)(o + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc3 = nl_min_f32(acc3, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
+                    accuracy_first_ = nl_min_f32(accuracy_first_, x_p_[n * x_by_n_ + o] == largest_ ? (real)o : 1e+09f);
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -1611,12 +1595,11 @@ NL_FN void k22_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_min_f32>({{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_min_f32>({{accuracy_first_}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc3 = nl_all.of[0];
+                accuracy_first_ = nl_all.of[0];
             }
         }
-        real accuracy_first_ = acc3;
         if (nl_first == 0) accuracy_first_p_[n] = accuracy_first_;
     }
 }

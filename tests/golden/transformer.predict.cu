@@ -921,7 +921,7 @@ NL_FN void k13_rows_over_o_block(const nl_task &nl_t) {
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); i < nl_end; i += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_o_;
-        real acc = 0.0f;
+        real mean_ = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
@@ -932,14 +932,14 @@ NL_FN void k13_rows_over_o_block(const nl_task &nl_t) {
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc += x_ * share_;
+                        mean_ += x_ * share_;
                     };
                     nl_each<4>(nl_point);
                 }
             } else {
                 nl_i64 o = nl_first;
                 const auto nl_more = [&](int) {
-                    acc += x_p_[i * x_by_i_ + o] * share_;
+                    mean_ += x_p_[i * x_by_i_ + o] * share_;
                     o += nl_group;
                 };
 #pragma unroll 1
@@ -951,12 +951,11 @@ NL_FN void k13_rows_over_o_block(const nl_task &nl_t) {
             }
             if (nl_are_many(nl_group)) {
                 const auto nl_found =
-                    nl_joined<real, 1, nl_sum_of<real>>({{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                    nl_joined<real, 1, nl_sum_of<real>>({{mean_}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
                 const auto nl_all = nl_first_of_warp(nl_found);
-                acc = nl_all.of[0];
+                mean_ = nl_all.of[0];
             }
         }
-        real mean_ = acc;
         if (nl_first == 0) mean_p_[i] = mean_;
         real acc1 = 0.0f;
         {
@@ -1053,7 +1052,7 @@ NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
             nl_few<real, 4> x_p_;
             real mean_p_;
             real inverse_p_;
-        } nl_x = {nl_get_aligned<real>(&x_p_[n * x_by_n_ + k + t * x_by_t_]), mean_p_[n * mean_by_n_ + t],
+        } nl_x = {nl_get_aligned<real>(&x_p_[n * x_by_n_ + t * x_by_t_ + k]), mean_p_[n * mean_by_n_ + t],
             inverse_p_[n * inverse_by_n_ + t]};
         nl_each<4>([&](int nl_n) {
             const real weight_ = nl_same.weight_p_.x[nl_n];
@@ -1070,7 +1069,7 @@ NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
             nl_few<real, 4> x_p_;
             real mean_p_;
             real inverse_p_;
-        } nl_x = {nl_as<real>(nl_get<4>(&x_p_[n * x_by_n_ + k + t * x_by_t_], nl_many, nl_even)),
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_[n * x_by_n_ + t * x_by_t_ + k], nl_many, nl_even)),
             mean_p_[n * mean_by_n_ + t], inverse_p_[n * inverse_by_n_ + t]};
         nl_each<4>([&](int nl_n) {
             const real weight_ = nl_same.weight_p_.x[nl_n];

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backends.kernel_ir.copies import without_copies
 from backends.kernel_ir.expr import call, code, cond, name
 from backends.kernel_ir.inline import inlined
 from backends.kernel_ir.layout import WIDTH
-from backends.kernel_ir.stmt import Do, For, If, Leave, Let, Remark, Set, Stmt, lines_of, when
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.stmt import Closure, Do, For, If, Leave, Let, Remark, Set, Stmt, Text, lines_of, when
+from backends.kernel_ir.tree import Index, Place
 from backends.kernel_ir.types import Typed
 
 LONG = [name(f"quite_a_long_name_{k}") for k in range(12)]
@@ -57,8 +58,8 @@ def test_a_long_comment_stands_above() -> None:
     assert len(shown([Remark(comment * 3)])) == 3
 
 
-def reads(array: Code, kind: Typed) -> bool:
-    return array == name("p") and str(kind) == "real"
+def reads(place: Index, kind: Typed) -> bool:
+    return place.array == name("p") and str(kind) == "real"
 
 
 LOAD = Let("real", name("x"), name("p")[code("i")])
@@ -96,3 +97,38 @@ def test_other_loads_keep_their_names() -> None:
         assert inlined([LOAD, *others], reads) == [LOAD, *others]
     stored = Let("real", name("x"), name("q")[code("i")])
     assert inlined([stored, once], reads) == [stored, once]
+
+
+def test_what_is_added_to_an_element_has_no_name_for_what_was_there() -> None:
+    at, other = Place(name("w"), code("i"), "w"), Place(name("g"), code("i"), "g")
+    load, store = Let("real", name("x"), at, const=False), Set(at, name("x") - name("y"))
+    assert shown(inlined([load, Set(other, 1), store], reads)) == ["g[i] = 1;", "w[i] -= y;"]
+    again = [load, Set(at, 1), store]
+    assert shown(inlined(again, reads)) == ["real x = w[i];", "w[i] = 1;", "w[i] = x - y;"]
+    assert "real x = w[i];" in shown(inlined([load, Set(at, name("x") + name("x"))], reads))
+
+
+ACC, Y = Let("real", name("acc"), 0, const=False), Let("real", name("y"), name("acc"), const=False)
+MORE, STORE = Set(name("acc"), name("t"), "+="), Set(name("p")[code("i")], name("y"))
+
+
+def test_an_accumulator_is_called_as_what_it_is_for() -> None:
+    assert shown(without_copies([ACC, MORE, Y, STORE])) == ["real y = 0;", "y += t;", "p[i] = y;"]
+    one = Let("real", name("acc"), name("t"))
+    assert shown(without_copies([one, Y, STORE])) == ["const real acc = t;", "p[i] = acc;"]
+
+
+def test_copies_stay_where_either_changes() -> None:
+    adds = Closure("more", (), [MORE])
+    for behind in (
+        [Y, MORE, STORE],
+        [Y, Set(name("y"), 1), STORE],
+        [Y, Do(call("f", "&y"))],
+        [adds, Y, Do(call("more"))],
+        [adds, Closure("outer", (), [Do(call("more"))]), Y, Do(call("outer"))],
+        [MORE, Y, Text("f(y);", frozenset("y"))],
+    ):
+        assert without_copies([ACC, *behind]) == [ACC, *behind]
+    taken = [ACC, Let("real", name("y"), 1), Y, STORE]
+    assert without_copies(taken) == taken
+    assert without_copies([ACC, adds, Do(call("more")), Y, STORE])[0] == Let("real", name("y"), 0, const=False)

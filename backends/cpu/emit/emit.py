@@ -29,6 +29,8 @@ columns are loaded) and may use:
   identity                     the value that accumulators start from
   epilogue(acc, depth, **dims) what consumes `acc` (a C expression) at one point and stores it: one statement, or
                                a `{ }` block that is indented by `depth` levels
+  each(var, first, end, acc, depth, dims, kind)
+                               a loop of that kind (stmt.Kind) over `var` with that at each point: statements
   form(pattern, *parts)        `form("sums[i + {}]", f.n)`: columns in a text (in one of `~` they are not loaded)
   order                        "fast" | "reproducible" | "bitwise"
   scratch                      the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
@@ -38,8 +40,8 @@ block between `{% set helpers %}` and `{% endset %}` is put at file scope before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, of_row
@@ -53,12 +55,30 @@ from backends.c_family.source_map import kernels_of, printed
 from backends.cpu.kernels.column_sums import nest_lines
 from backends.cpu.kernels.kernel import SKELETONS, function
 from backends.cpu.kernels.propagate import propagate
+from backends.cpu.kernels.row_pointers import with_rows
 from backends.cpu.kernels.shared_functions import shared_functions
+from backends.kernel_ir.copies import without_copies
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.expr import Operand, call, code, form
 from backends.kernel_ir.inline import inlined
-from backends.kernel_ir.stmt import Block, Do, Frame, If, Leave, Set, Stmt, Text, names_of, text_of, used, when
-from backends.kernel_ir.tree import BODY, MARK, Code, Printed
+from backends.kernel_ir.stmt import (
+    Block,
+    Do,
+    For,
+    Frame,
+    If,
+    Kind,
+    Leave,
+    Set,
+    Stmt,
+    Style,
+    Text,
+    names_of,
+    text_of,
+    used,
+    when,
+)
+from backends.kernel_ir.tree import Code
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
@@ -89,7 +109,7 @@ def emit(
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     dialect = Dialect(program.precision, row_real="double", pointer="nl_at(ctx, {})")
-    blocks, made = kernels_of(program, dialect, "C", lambda k: inlined(used(_statements(k)), k.reads))
+    blocks, made = kernels_of(program, dialect, "C", lambda k: brief(k, used(_statements(k))))
     kernels = printed(blocks)
     shared = shared_functions(blocks)
     names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c", shared)
@@ -113,6 +133,11 @@ def emit(
         kernels=len(program.templates),
     )
     return Emitted(text, header, kernels.within(text), made)
+
+
+def brief(k: Kernel, statements: Sequence[Stmt]) -> list[Stmt]:
+    """Without long subscripts, copies, and names of what is read once."""
+    return inlined(with_rows(k, without_copies(statements)), k.reads)
 
 
 def _statements(k: Kernel) -> list[Stmt]:
@@ -218,13 +243,18 @@ class ContractNames(NestBuilder):
         return text_of([self.combined(code(acc), code(value), self.k.dialect.precision)])
 
     def epilogue(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
-        inner = inlined(self.ended(acc, self._body(dims)), self.k.reads)
+        inner = brief(self.k, self.ended(acc, self._body(dims)))
         return text_of(inner if len(inner) == 1 else [Block("", inner)], depth)
 
-    def behind(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
-        """The epilogue as the body of a loop, behind the head in its line."""
-        shown = self.epilogue(acc, depth, **dims)
-        return Printed((" " if shown.text.startswith("{") else BODY) + shown.marked(MARK), shown.names)
+    def each(
+        self, var: str, first: Operand, end: Operand, acc: Operand, depth: int, dims: Mapping[str, Operand], kind: str
+    ) -> Code:
+        """A loop over `var` with the epilogue at each of its points, as statements."""
+        loop = For(code(var), _given(first), _given(end), self.ended(acc, self._body(dims)), kind=Kind[kind])
+        *rows, last = brief(self.k, [loop])
+        if isinstance(last, For) and last.style is Style.NEXT:
+            last = replace(last, style=Style.BESIDE)
+        return text_of([*rows, last], depth)
 
 
 def _given(x: Operand) -> Code:

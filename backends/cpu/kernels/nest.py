@@ -16,7 +16,7 @@ import backends.c_family.cprint as cprint
 import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.addresses import Addresses
+from backends.c_family.addresses import Addresses, inner_last
 from backends.c_family.point_nest import (
     IDENTITY,
     Constants,
@@ -131,7 +131,7 @@ class NestPrinter(NestBuilder):
                 self.alike[key] = self._guard(f.name, level, before, here)
             before, own = self.alike[key]
             locals |= zip(here.values(), own, strict=True)
-        parts = [at.scaled(locals[a], a) if a in locals else at.part(a) for a in access.axes]
+        parts = [at.scaled(locals[a], a) if a in locals else at.part(a) for a in inner_last(access)]
         late = [test for a in access.axes if a not in locals for test in (at.divides(a), at.within(a))]
         place = Place(self.k.pointers[f.name], total(parts), f.name)
         return cprint.Element(place, f.dtype, f.mode, every([before, *late]), self.nest.fill)

@@ -23,6 +23,7 @@ def over_lanes(
 ) -> tuple[list[Stmt], list[Stmt]]:
     """What comes before the loop over so many lanes, and its body. `varying`: names that differ from lane to lane."""
     before, pointers, inner, names = list[Stmt](), list[Stmt](), list[Stmt](), {lane.text, *varying}
+    filled = dict[str, Code]()
     for s in statements:
         if isinstance(s, Let) and s.const and names.isdisjoint(code(s.value or 0).names):
             before.append(s)
@@ -32,12 +33,12 @@ def over_lanes(
                 fill is not None and last == lane and names.isdisjoint(test.names | base.names)
             ):
                 dtype = k.formal(formal).dtype
-                kind, at, fills = k.dialect.type_name(dtype), k.namer.beside(formal, "lanes"), k.namer.fresh("fill")
-                values = braces(*[literal(fill, dtype)] * (lanes if fill != 0 else 1))
-                pointers += [
-                    Let(f"static const {kind}", fills[lanes], values, const=False),
-                    Let(f"const {kind} *const", at, cond(test, total([array, base]), fills), False),
-                ]
+                kind, at = k.dialect.type_name(dtype), k.namer.beside(formal, "lanes")
+                if kind not in filled:
+                    filled[kind] = k.namer.fresh("fill")
+                    values = braces(*[literal(fill, dtype)] * (lanes if fill != 0 else 1))
+                    pointers.append(Let(f"static const {kind}", filled[kind][lanes], values, const=False))
+                pointers.append(Let(f"const {kind} *const", at, cond(test, total([array, base]), filled[kind]), False))
                 s = replace(s, value=at[lane])
         names |= s.held.names if isinstance(s, Let) else set()
         inner.append(s)

@@ -20,6 +20,7 @@ import backends.kernel_ir.stmt as ir
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.c_family.skeletons import Skeletons
+from backends.kernel_ir.copies import without_copies
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, form, name, total
 from backends.kernel_ir.inline import inlined
@@ -138,7 +139,7 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
 
 def _brief(k: Kernel, statements: Sequence[Stmt]) -> list[Stmt]:
     """Without what no one reads, nor names of what is read once."""
-    return inlined(ir.used(statements), k.reads)
+    return inlined(without_copies(ir.used(statements)), k.reads)
 
 
 WAIT: Final = Do(call("nl_wait"))
