@@ -190,5 +190,5 @@ def _microseconds(stage: Stage, x: Arrangement, division: Division, real_bytes: 
     values = division.each * sum(p.terms for p in stage.panels) * real_bytes
     terms = sum((p.products << division.bits(stage.outs)) * p.terms for p in stage.panels)
     sums = -(-division.each // EIGHT) * EIGHT * terms * THREADS / (x.side * x.tiles * x.ways)
-    wait = cost.SPREAD_BARRIER_US * cost.waits(device)
-    return wait + values / cost.SPREAD_BYTES + sums / cost.SPREAD_TERMS * cost.works(device)
+    wait = (cost.SPREAD_BARRIER_US + values / cost.SPREAD_BYTES) * cost.waits(device)
+    return wait + sums / cost.SPREAD_TERMS * cost.works(device)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import operator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +17,9 @@ from backends.registry import backend
 from compiler.ir.level2.target import Target
 from compiler.strategies import choose
 from compiler.strategies.cost.cpu import within
-from compiler.strategies.cost.cuda import worth_a_start
-from compiler.strategies.cost.devices import CORE, GPUS, H200, gpu
-from compiler.strategies.cuda import implicit_gemm, matmul
+from compiler.strategies.cost.cuda import direct_us, worth_a_start
+from compiler.strategies.cost.devices import CORE, GPUS, H200, MEASURED_CORE, gpu
+from compiler.strategies.cuda import implicit_gemm, matmul, tensor_conv
 from tests.cpu.contractions import dense
 
 INFO = """processor\t: 0
@@ -115,3 +118,61 @@ def test_smaller_caches_hold_less() -> None:
     node, tensors = dense(1024, 1024, 1024)
     found = [choose(node, tensors, 0, 4, frozenset({"rows_product"}), x)[0] for x in (CORE, small)]
     assert [dict(x.columns)["s_wide"] for x in found if x is not None] == [1024, 480]
+
+
+def test_shared_memory_of_a_block_follows_from_the_device() -> None:
+    """What a block may have, less what lies beside its buffers; a processor holds fewer where the device keeps more."""
+    assert tensor_conv.room(H200) == 224 << 10
+    assert tensor_conv.room(gpu("sm_89")) == (99 << 10) - tensor_conv.BESIDE_BYTES
+    half = H200.shared_processor // 2
+    assert tensor_conv.resident(half, replace(H200, shared_kept=0)) == 2
+    assert tensor_conv.resident(half, H200) == 1
+    assert [g.shared_kept for g in (gpu("sm_75"), gpu("sm_80"), H200)] == [0, 1024, 1024]
+
+
+def test_cycles_take_as_long_as_the_clock_says() -> None:
+    slow = replace(H200, clock=H200.clock // 2)
+    assert direct_us(1700, H200) == pytest.approx(1)
+    assert direct_us(1700, slow) == pytest.approx(2)
+
+
+ROOT = Path(__file__).resolve().parents[2] / "compiler"
+SOURCES = sorted(
+    p for part in ("passes", "strategies", "layout") for p in (ROOT / part).rglob("*.py") if "cost" not in p.parts
+)
+
+
+def numbers_in(text: str) -> Iterator[tuple[int, float]]:
+    """Literals, and products and shifts of them, with their lines."""
+    ops = {ast.Mult: operator.mul, ast.LShift: operator.lshift, ast.Pow: operator.pow}
+
+    def value(x: ast.AST) -> float | None:
+        if isinstance(x, ast.Constant) and isinstance(x.value, int | float) and not isinstance(x.value, bool):
+            return x.value
+        if isinstance(x, ast.BinOp) and type(x.op) in ops:
+            left, right = value(x.left), value(x.right)
+            return None if left is None or right is None else float(ops[type(x.op)](left, right))
+        return None
+
+    return ((x.lineno, n) for x in ast.walk(ast.parse(text)) if isinstance(x, ast.expr) and (n := value(x)) is not None)
+
+
+def of_a_device(number: float) -> str:
+    """Which number of a device it is: one that no other thing is likely to be."""
+    for device in (*GPUS, CORE, MEASURED_CORE):
+        shared = device.shared_block, device.shared_processor
+        if any(0.97 * x <= number <= x for x in shared if x) or number in (device.clock, device.bandwidth):
+            return device.name
+    return ""
+
+
+def test_passes_and_strategies_have_no_numbers_of_devices() -> None:
+    """Shared memory, clocks and bandwidths stand in Target, or in the cost models. Powers of two may be anything."""
+    found = []
+    for path in SOURCES:
+        for line, number in numbers_in(path.read_text(encoding="utf-8")):
+            if number > 1024 and (number % 1 or int(number) & int(number) - 1) and (name := of_a_device(number)):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {number} is of {name}")
+    assert len(SOURCES) > 100
+    assert found == []
+    assert [of_a_device(n) != "" for n in (224 * 1024, 227 << 10, 1980, 4800.0, 40960)] == [True] * 4 + [False]

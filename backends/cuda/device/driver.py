@@ -18,7 +18,7 @@ from compiler.strategies.cost.devices import lanes_of
 
 _RELAXED: Final = 2
 _WARP, _CLOCK, _PROCESSORS, _MEMORY_CLOCK, _BUS, _CACHE = 10, 13, 16, 36, 37, 38
-_SHARED_ALL, _REGISTERS, _SHARED = 81, 82, 97
+_SHARED_ALL, _REGISTERS, _SHARED, _SHARED_KEPT = 81, 82, 97, 111
 """CUdevice_attribute; clocks are in kHz, the width of the bus in bits."""
 
 _MAP, _TYPES = 128, {2: 9, 4: 11}
@@ -70,6 +70,7 @@ class Driver(Library):
             (shared, self._attribute(ordinal, _CACHE)),
             self._attribute(ordinal, _WARP),
             lanes_of(int(arch.removeprefix("sm_"))),
+            shared_kept=self._attribute(ordinal, _SHARED_KEPT),
         )
 
     # --------------------------------------------------------------------------------------- tensors

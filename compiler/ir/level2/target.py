@@ -12,12 +12,13 @@ from dataclasses import dataclass
 class Target:
     """A device in numbers, for cost models and files of measurements; the defaults are a plain processor core.
 
-    processors: multiprocessors, or cores in use. shared_block, shared_processor: bytes of shared memory that a block
-    may have, that a processor has. registers: 32-bit ones of a processor. clock: MHz at most. bandwidth: of the memory,
-    1e9 bytes/s (0: not known). vector: bytes. caches: bytes by level, the first one first. warp: threads in lockstep.
-    lanes: 32-bit multiply-adds a cycle of a processor. architecture: `sm_90`, `x86_64`. estimates: what the estimates
-    of strategies are multiplied by, as measured on the device; workspace: bytes that a contraction may take beside the
-    arrays (None: any number).
+    processors: multiprocessors, or cores in use. shared_block, shared_processor, shared_kept: bytes of shared memory
+    that a block may have, that a processor has, and that the device keeps for itself of each block's. registers: 32-bit
+    ones of a processor. clock: MHz at most. bandwidth: of the memory, 1e9 bytes/s (0: not known). vector: bytes.
+    caches: bytes by level, the first one first. foreseen: bytes between lines up to which the next one is fetched
+    before it is asked for. warp: threads in lockstep. lanes: 32-bit multiply-adds a cycle of a processor. architecture:
+    `sm_90`, `x86_64`. estimates: what the estimates of strategies are multiplied by, as measured on the device;
+    workspace: bytes that a contraction may take beside the arrays (None: any number).
     """
 
     name: str = "processor"
@@ -34,6 +35,8 @@ class Target:
     lanes: int = 8
     estimates: tuple[tuple[str, float], ...] = ()
     workspace: int | None = None
+    shared_kept: int = 0
+    foreseen: int = 2048
 
     @property
     def gflops(self) -> float:

@@ -1,6 +1,6 @@
 """cpu: the constants of the cost models of a core, in vector operations unless they say otherwise.
 
-Assumes: cores with AVX-512, 3.7 GHz and the caches below, or larger ones, on which they were measured.
+Assumes: cores with AVX-512, and the clock and caches of the one on which they were measured, or better ones.
 Guarantees: estimates compare strategies with one another; on another core all of them change about alike. What a cache
 is to hold becomes less where it is smaller (`within`).
 Does not: choose.
@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.ir.level2.target import Target
+from compiler.strategies.cost.devices import MEASURED_CORE
 
-CACHES: Final = (48 << 10, 1 << 20, 32 << 20)
-"""Bytes, by level."""
-OPERATIONS_PER_US: Final = 3700.0
-"""Vector operations that a core takes in a microsecond, at best."""
+OPERATIONS_PER_US: Final = float(MEASURED_CORE.clock)
+"""Vector operations that a core takes in a microsecond, at best: one a cycle."""
 TILE_START: Final = 40.0
 """What a register tile costs besides its sums, and twice again for each of its accumulators."""
-TILE_NEAR_BYTES, TILE_FAR_VECTOR = 48_000, 8.5
+TILE_NEAR_BYTES, TILE_FAR_VECTOR = MEASURED_CORE.caches[0] * 125 // 128, 8.5
 """Of the vectors of a register tile that stay in the first cache, and what reading one from the second cache takes."""
-VECTOR_BYTES: Final = 64
+VECTOR_BYTES: Final = MEASURED_CORE.vector
 FAR_VECTOR, FAR_LINE = 10.0, 70.0
 """Reading a vector from beyond the second cache: of what is read again and again what half of it does not hold; one
 whose neighbours in memory are not read with it."""
@@ -125,7 +124,7 @@ FOURIER_GRADIENT_SUM, FOURIER_FAR_SUM = 8.0, 40.0
 
 def within(bytes_: int, device: Target) -> int:
     """Bytes that a cache is to hold, of a core: so many, or as large a part of its cache where that is smaller."""
-    for measured, here in zip(CACHES, device.caches, strict=False):
+    for measured, here in zip(MEASURED_CORE.caches, device.caches, strict=False):
         if bytes_ <= measured:
             return bytes_ * min(here, measured) // measured
     return bytes_

@@ -71,7 +71,8 @@ MATMUL_JOIN_US, MATMUL_TILE_US, MATMUL_SPLIT_US = 1.5, 0.6, 0.03
 
 DIRECT_RESIDENT: Final = 3
 """Blocks that a processor works on at once."""
-DIRECT_CYCLES_PER_US: Final = 1700.0
+DIRECT_CLOCK: Final = 1700 / H200.clock
+"""Of the highest clock, which a device holds while it convolves."""
 DIRECT_STAGE, DIRECT_START = 1200.0, 2500.0
 """Cycles that one stage of copies waits, and that a block takes beside its sums."""
 WEIGHTS_START, WEIGHTS_JOIN = 4000.0, 1500.0
@@ -196,12 +197,18 @@ SPREAD_BARRIER_US: Final = 4.5
 """Of a stage of a chain that is spread over blocks: until their barrier is passed and first values are there, and its
 points; measured on an H200, as what follows (lstm of 128 and 512 units)."""
 SPREAD_BYTES, SPREAD_TERMS = 4.7e4, 1.2e5
-"""Bytes of values that a block reads, and terms that it adds up, in a microsecond."""
+"""Bytes of values that a block reads, which another one has just written, and terms that it adds up, in a
+microsecond."""
 
 
 def waits(device: Target) -> float:
     """What times of waiting, measured on an H200, are multiplied by."""
     return H200.clock / device.clock
+
+
+def direct_us(cycles: float, device: Target) -> float:
+    """Microseconds of so many cycles of a convolution."""
+    return cycles / (DIRECT_CLOCK * device.clock)
 
 
 def moves(device: Target) -> float:

@@ -9,11 +9,14 @@ Does not: read a device (backends/cuda/device/driver.py and backends/processor.p
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from compiler.ir.level2.target import Target
 
 REGISTERS: Final = 65536
+KEPT: Final = 1024
+"""Bytes of the shared memory of each block that a device keeps for itself, from sm_80 on."""
 
 
 def _gpu(
@@ -22,9 +25,9 @@ def _gpu(
     """`shared`: KiB that a block may have, that a processor has; `cache`: MiB of the second one."""
     caches = (shared[1] << 10, round(cache * (1 << 20)))
     block, processor = (n << 10 for n in shared)
-    lanes = lanes_of(number)
-    arch = f"sm_{number}"
-    return Target(name, arch, processors, block, processor, REGISTERS, clock, bandwidth, 16, caches, 32, lanes)
+    lanes, kept = lanes_of(number), KEPT if number >= 80 else 0
+    arch, known = f"sm_{number}", (REGISTERS, clock, bandwidth, 16, caches, 32, lanes)
+    return Target(name, arch, processors, block, processor, *known, shared_kept=kept)
 
 
 def lanes_of(number: int) -> int:
@@ -49,6 +52,8 @@ GPUS: Final = (
 
 CORE: Final = Target("processor with AVX-512", "x86_64", clock=3700, vector=64, caches=(48 << 10, 2 << 20), lanes=32)
 """A core for which nothing can be read: one vector multiply-add is two of 64 bytes a cycle."""
+MEASURED_CORE: Final = replace(CORE, name="core of the estimates", caches=(48 << 10, 1 << 20, 32 << 20))
+"""The core that most constants of the cost models were measured on."""
 
 
 def gpu(arch: str) -> Target:

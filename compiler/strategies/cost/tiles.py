@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compiler.strategies.cost import cpu as constants
-
-LINES_APART: Final = 2048
-"""Bytes from which on the machine does not foresee the next line."""
+from compiler.strategies.cost.devices import MEASURED_CORE
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, we
     """Estimated vector operations of reading `weights` bytes again for each strip of pixels, whose terms lie `step`
     bytes apart."""
     far = max(0.0, min(constants.WEIGHT_LINE * (weights / 1e6 - 1), constants.WEIGHT_LINE_MOST))
-    return far * strips * terms * -(-outs // shape.outs) if step >= LINES_APART else 0.0
+    return far * strips * terms * -(-outs // shape.outs) if step >= MEASURED_CORE.foreseen else 0.0
 
 
 @dataclass(frozen=True)

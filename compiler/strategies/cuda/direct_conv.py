@@ -243,7 +243,7 @@ def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target,
     """The choice of a layout that has so many blocks; `more` literals."""
     refuse_if(blocks > MOST_TILES, "it has more tiles than a launch may have blocks")
     literals = (("image", x.image), ("taps", x.cols.taps), *more)
-    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(device)
+    us = cost.direct_us(best.cycles, device)
     return Choice(name, literals, tuple(best.columns.items()), 0, us)
 
 

@@ -165,7 +165,7 @@ def _match(p: Problem, image: int) -> Choice:
     values = named(blocks=best.blocks, channels=best.channels, rows=best.rows, shares=best.shares, splits=best.splits)
     refuse_if(p.operands[image].windows, "no window of its gradient has one element alone")
     more = direct.literals_of(1 - image, p.operands[1 - image])
-    return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device), more)
+    return choice(p, x, NAME, values, cost.direct_us(best.cycles, p.device), more)
 
 
 def choice(

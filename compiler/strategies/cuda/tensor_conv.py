@@ -41,12 +41,10 @@ TILES: Final = ((1, 2), (2, 2), (2, 4))
 TAPS: Final = range(1, 12)
 """Of a row of the window."""
 WARPS: Final = 8
-BUFFER_BYTES: Final = 224 * 1024
-"""Shared memory of a block, at most, where the device has as much."""
+BESIDE_BYTES: Final = 3 * 1024
+"""Shared memory of a block beside the buffers of its stages."""
 RESIDENT: Final = 2
 """Blocks that a processor's registers hold."""
-_OF_EACH_BLOCK: Final = 1024
-"""Shared memory that the device keeps for itself."""
 APART: Final = 8
 """Numbers between the channels of neighbouring pixels, for the banks of shared memory."""
 LEAST_TERMS: Final = 16
@@ -73,13 +71,13 @@ def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
 
 
 def room(device: Target) -> int:
-    """Shared memory of a block, at most."""
-    return min(BUFFER_BYTES, device.shared_block)
+    """Shared memory for the stages of a block, at most."""
+    return max(device.shared_block - BESIDE_BYTES, 0)
 
 
 def resident(size: int, device: Target) -> int:
     """Blocks of so much shared memory that a processor holds."""
-    return min(RESIDENT, max(device.shared_processor // (size + _OF_EACH_BLOCK), 1))
+    return min(RESIDENT, max(device.shared_processor // (size + device.shared_kept), 1))
 
 
 def shared_bytes(values: dict[str, int], parts: int, rows: Window, cols: Window) -> int:

@@ -124,7 +124,7 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
         shares=WARPS * SIDE * SIDE // (best.outs * best.channels * x.rows.taps),
         splits=best.splits,
     )
-    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    us = cost.direct_us(best.cycles, p.device)
     us *= cost.TENSOR_CONV_WEIGHTS_STORED if kind == "stored" else 1.0
     return direct.choice(p, x, f"{NAME}_{kind}", values, us)
 

@@ -18,6 +18,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.devices import MEASURED_CORE
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
 from compiler.strategies.strategy import Strategy, first_of, found_by
@@ -62,7 +63,7 @@ def _choice(p: Problem, conv: Convolution, tile: int, high: int) -> Choice:
     lines = (2 * high + 2) * -(-tile_cols // lanes)
     operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
     image = PLACES * conv.ins * strip
-    far = max(0.0, image - p.within(constants.CACHES[1] // 2) / constants.VECTOR_BYTES)
+    far = max(0.0, image - p.within(MEASURED_CORE.caches[1] // 2) / constants.VECTOR_BYTES)
     alone = shape.vectors == 1 < strip
     operations += -(-conv.outs // shape.outs) * far * (constants.FAR_LINE if alone else constants.FAR_VECTOR)
     operations += (
