@@ -166,12 +166,12 @@ def _arguments(
     given, sink = settings.get("with"), uses.sink
     entries = {e.name: e for e in given.entries} if isinstance(given, tree.Mapping) else {}
     before = len(sink.items)
-    for name, entry in entries.items():
-        if name not in found.arguments:
-            help = suggested(name, "it takes", found.arguments)
-            sink.error("E0101", f"`{found.key.text}` takes no `{name}`", entry.key.span, help)
+    unknown = [entry for name, entry in entries.items() if name not in found.arguments]
+    for entry in unknown:
+        help = suggested(entry.name, "it takes", found.arguments)
+        sink.error("E0101", f"`{found.key.text}` takes no `{entry.name}`", entry.key.span, help)
     missing = [n for n in found.arguments if n not in entries]
-    if missing:
+    if len(missing) > len(unknown):  # one that is misspelled is not missing, too
         help = f"write `with: {{{', '.join(f'{n}: ...' for n in missing)}}}`"
         sink.error("E0103", f"`{found.key.text}` needs {' and '.join(f'`{n}`' for n in missing)}", kind.key.span, help)
     out = []
