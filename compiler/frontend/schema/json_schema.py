@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ COMMITTED = Path(__file__).parents[3] / "schemas" / "model.schema.json"
 ID = "urn:netloom:schema:model:1"
 """The identity of the schema: that of version 1 of the language."""
 
+_SEVERAL, _LONG = 3, 200
+"""Definitions that have a key alike, and characters of it, from which on it is a definition of its own."""
 _NOT_EMPTY = r"\S"
 _UNSUPPORTED = "Not supported yet: the compiler refuses it."
 
@@ -45,6 +48,7 @@ def generate() -> Schema:
     """The schema of a model file, as data for `json`."""
     shared = _Definitions()
     root = _block(ROOT, shared)
+    _share_keys(shared)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": ID,
@@ -53,6 +57,23 @@ def generate() -> Schema:
         **{k: v for k, v in root.items() if k not in ("title", "description")},
         "definitions": dict(sorted(shared.schemas.items())),
     }
+
+
+def _share_keys(shared: _Definitions) -> None:
+    """Makes definitions of the keys that several definitions have alike, such as those of every layer: `key_inputs`,
+    or `key_inputs_2` where another one is called so."""
+    maps = [s["properties"] for s in shared.schemas.values() if "properties" in s]
+    count = Counter((name, json.dumps(x)) for keys in maps for name, x in keys.items())
+    names: dict[tuple[str, str], str] = {}
+    for (name, text), many in count.items():
+        if many >= _SEVERAL and len(text) >= _LONG:
+            number = sum(n == name for n, _ in names) + 1
+            names[name, text] = f"key_{name}" + (f"_{number}" if number > 1 else "")
+    for keys in maps:
+        for name, x in keys.items():
+            if (title := names.get((name, json.dumps(x)))) is not None:
+                shared.schemas.setdefault(title, x)
+                keys[name] = {"$ref": f"#/definitions/{title}"}
 
 
 def render() -> str:
