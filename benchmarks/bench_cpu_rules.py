@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan, prod
 from pathlib import Path
@@ -315,7 +315,11 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every candidate: its time and its estimate")
     parser.add_argument("--list", action="store_true", help="the choices, without measuring")
     arguments = parser.parse_args()
-    sets = {"networks": of_networks, "fitted": fitted, "random": lambda: drawn(arguments.seed, arguments.count)}
+    sets: dict[str, Callable[[], list[Posed]]] = {
+        "networks": of_networks,
+        "fitted": fitted,
+        "random": lambda: drawn(arguments.seed, arguments.count),
+    }
     results: dict[str, object] = {}
     for name in arguments.sets.split(","):
         posed = {p.name: p for p in sets[name]() if re.search(arguments.only, p.name)}

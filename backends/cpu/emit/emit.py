@@ -173,7 +173,7 @@ class ContractNames(NestBuilder):
     """The names available to a strategy's file; see the header of this module."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
-        self.k, self.nest = k, contract.nest
+        self.k, self.nest, self.apart = k, contract.nest, contract.apart
         self.dim_names = [d.name for d in contract.nest.dims]
         self.par = [d for d in contract.nest.dims if d.kind is l2.DimKind.PAR]
 
@@ -206,7 +206,7 @@ class ContractNames(NestBuilder):
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
         used = self._read() | self._written()
         walked = [access.dims for f, access in self.k.strided if f.name in used]
-        return all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
+        return not self.apart and all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
 
     def _written(self) -> set[str]:
         return {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}

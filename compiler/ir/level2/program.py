@@ -258,7 +258,8 @@ class Contract(FindsFormals):
     The strategy's template may use any formal of the kernel and `scratch` bytes per row (a column name).
     `nest.epilogue` is fused into the template's stores, and so are `sums` over the rows of each tile; columns say how
     many rows a tile has (`tile_lines`), how many tiles a batch (`tile_rows`) and all batches (`tiles`). `flat`: arrays
-    that only the epilogue reaches lie as if all dims of their points but the last were one.
+    that only the epilogue reaches lie as if all dims of their points but the last were one. `apart`: one that the
+    epilogue reaches has other elements between the lines of its last axis, as a part of a longer array has.
     """
 
     nest: Nest
@@ -267,6 +268,7 @@ class Contract(FindsFormals):
     scratch: str | None = None
     sums: tuple[TileSum, ...] = ()
     flat: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
