@@ -22,7 +22,7 @@ from backends.c_family.cprint import PrintError
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.kernel import BLOCK, Function, Shared
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.stores import Lines, Tile
+from backends.cuda.kernels.stores import Lines, Tile, apart
 from backends.kernel_ir.descriptor import CompiledFunction
 from backends.kernel_ir.expr import ONE, Operand, braces, cast, code, form, name, total
 from backends.kernel_ir.stmt import Let, Set, Stmt
@@ -131,8 +131,7 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
     if contract.strategy in direct.GROUPED:
-        depthwise = contract.strategy in direct.DEPTHWISE
-        parts = [f"{of}_bf16" for of, x in direct.stored(template, contract).items() if x and not depthwise]
+        parts = [f"{of}_bf16" for of, stored in direct.stored(template, contract).items() if stored]
         for of, both in direct.walk_of_groups(template, contract).items():
             parts += [*([of] if of else []), "_by_".join(dict.fromkeys(map(str, both)))]  # alike: once
         return "_".join([contract.strategy, *parts])
@@ -201,8 +200,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
 
 def _group_kind(template: l2.Template, contract: l2.Contract, name: str) -> Shared:
     """That of a convolution in groups."""
-    types = ["nl_bfloat" if stored else "real" for stored in direct.stored(template, contract).values()]
-    types = [] if contract.strategy in direct.DEPTHWISE else types  # which are bf16
+    types = ("nl_bfloat" if stored else "real" for stored in direct.stored(template, contract).values())
     numbers = (str(n) for x in direct.walk_of_groups(template, contract).values() for n in x)
     call = f"nl_{contract.strategy}<{', '.join([*types, *numbers])}>"
     operands, sums = _OF_GROUPS[contract.strategy]
@@ -429,14 +427,6 @@ class _Printer:
     def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
 
-    def split(self, index: str, dims: Sequence[str]) -> list[Stmt]:
-        """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
-        return self.nest.split(code(index), [self.dims[d] for d in dims], True)
-
-    def as_one(self, index: str, dims: Sequence[str]) -> list[Stmt]:
-        """So, where all arrays have their elements as if the dims were one: it stands for the last."""
-        return [Let("nl_i64", self.nest.vars[d], index if d == dims[-1] else 0) for d in dims]
-
     def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
         x = self.k.extent(factor)
         return self.k.extent(axis.stride) if x == ONE else Addresses(self.k.extent).scaled(x, axis)
@@ -550,13 +540,13 @@ def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], S
         p.nest,
         fast,
         slow,
-        p.split("nl_s.batch", p.sides.batch),
-        p.split("nl_fast", fast),
-        p.as_one("nl_slow", slow) if contract.flat else p.split("nl_slow", slow),
+        apart(p.nest, "nl_s.batch", p.sides.batch),
+        apart(p.nest, "nl_fast", fast),
+        apart(p.nest, "nl_slow", slow, contract.flat),
     )
     if contract.strategy not in UNITS:
         return product, tile.one_by_one()
     outs = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     channels = direct.roles(k.template, contract).c if gathered else ""
-    tile = replace(tile, own=p.split("nl_own", fast), outs=outs)
+    tile = replace(tile, own=apart(p.nest, "nl_own", fast), outs=outs)
     return product, Lines(replace(tile, channels=p.extent([channels]) if channels in fast else None), contract).all()

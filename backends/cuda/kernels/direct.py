@@ -20,7 +20,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.stores import Lines, Tile, epilogue, loaded, unrolled
+from backends.cuda.kernels.stores import Lines, Tile, apart, epilogue, loaded, unrolled
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, member, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
 from backends.kernel_ir.tree import Code
@@ -121,7 +121,10 @@ def walk_of_groups(template: l2.Template, contract: l2.Contract) -> Mapping[str,
 
 
 def stored(template: l2.Template, contract: l2.Contract) -> dict[str, bool]:
-    """Of a strategy of groups: whether its image, and its other operand, are bf16 in memory."""
+    """Of a strategy of groups: whether its image, and its other operand, are bf16 in memory; of those that take no
+    others nothing."""
+    if contract.strategy in DEPTHWISE:
+        return {}
     r, types = roles(template, contract), {f.name: f.dtype for f in template.formals}
     other = "gradient" if contract.strategy in _OF_GROUPS else "weights"
     return {"image": types[r.image] is DType.BF16, other: types[r.other] is DType.BF16}
@@ -338,22 +341,12 @@ class _Printer:
         own |= {"weights": self.weights(), "w_by_g": cast("nl_i32", self.stride(r.other, r.g))}
         own |= {n: by for n, by in self._weights_by().items() if n in ("by_r", "by_s")}
         own |= {"rows": self.extent(r.i), "cols": self.extent(r.j)}
-        own |= dict.fromkeys(["row_weights"], self.k.pointers[weight]) if (weight := self._row_weight()) else {}
+        for weight in {s.weight for s in self.contract.sums if s.weight}:
+            own["row_weights"] = self.k.pointers[weight]
         slow = [d.name for d in self.contract.nest.par if d.name != r.g]
-        pixels = self._flat("nl_slow", slow) if self.contract.flat else self._split("nl_slow", slow)
-        tile = Tile(self.nest, [r.g], slow, (), self._split("nl_fast", [r.g]), pixels, self._split("nl_own", [r.g]))
-        return own, Lines(tile, self.contract).all()
-
-    def _row_weight(self) -> str:
-        """The weights of rows in sums over tiles, if they have any."""
-        return next((s.weight for s in self.contract.sums if s.weight), "")
-
-    def _split(self, index: str, dims: Sequence[str]) -> list[Stmt]:
-        return self.nest.split(code(index), [self.dims[d] for d in dims], True)
-
-    def _flat(self, index: str, dims: Sequence[str]) -> list[Stmt]:
-        """So, where all arrays have their elements as if the dims were one."""
-        return [Let("nl_i64", self.nest.vars[d], index if d == dims[-1] else 0) for d in dims]
+        pixels = apart(self.nest, "nl_slow", slow, self.contract.flat)
+        fast, each = (apart(self.nest, index, [r.g]) for index in ("nl_fast", "nl_own"))
+        return own, Lines(Tile(self.nest, [r.g], slow, (), fast, pixels, each), self.contract).all()
 
     def _channel_filters(self) -> list[Stmt]:
         """A block has taps of several channels."""

@@ -35,6 +35,15 @@ def epilogue(nest: NestPrinter, value: str, loads: Iterable[str] = ()) -> list[S
     return nest.ended(value, body)
 
 
+def apart(nest: NestPrinter, index: str, dims: Sequence[str], flat: bool = False) -> list[Stmt]:
+    """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest. `flat`: all arrays
+    have their elements as if the dims were one, for which the last one stands."""
+    if flat:
+        return [Let("nl_i64", nest.vars[d], index if d == dims[-1] else 0) for d in dims]
+    known = {d.name: d for d in nest.nest.dims}
+    return nest.split(code(index), [known[d] for d in dims], True)
+
+
 def loaded(nest: NestPrinter) -> dict[str, Let]:
     """The arrays that an epilogue reads and does not change, with the declarations of the locals that hold them."""
     changed = {s.target for s in nest.nest.epilogue if not isinstance(s, l2.Emit)}

@@ -85,9 +85,9 @@ class _Search:
             self.makers |= {t.name: node for t in l1.results(node)}
             if isinstance(node, l1.Contract) and l1.is_sum_of_products(node):
                 self.made |= dict.fromkeys((node.out.name, *(m.out.name for m in self.maps(node))), node)
-            ones = _ones(self.g.tensors[node.source].shape, node.out.shape) if isinstance(node, l1.Reindex) else ()
-            if isinstance(node, l1.Reindex) and node.source in self.made and ones:
-                self.views[node.out.name] = node.source, ones
+            elif isinstance(node, l1.Reindex) and node.source in self.made:
+                ones = _ones(self.g.tensors[node.source].shape, node.out.shape)
+                self.views |= {node.out.name: (node.source, ones)} if ones else {}
 
     def instead(self, node: l1.Node) -> list[l1.Node]:
         """What takes the place of a node."""

@@ -29,7 +29,8 @@ from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, Ti
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda.direct_conv_weights import scratch_of
-from compiler.strategies.cuda.grouped_conv import MOST, taps
+from compiler.strategies.cuda.grouped_conv import MOST, moved_bytes, taps
+from compiler.strategies.cuda.stored_products import AHEAD
 from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.tilings import MOST_TILES
 from compiler.strategies.window import WindowAxis, window_axis
@@ -47,8 +48,6 @@ RESIDENT: Final = 2
 """Blocks of weights' gradients that a processor holds."""
 IN_REGISTERS: Final = 9
 """Taps that a thread sums at once; of larger windows it sums a row."""
-AHEAD: Final = 2048
-"""Bytes of shared memory before the sums of a block, as those of products on matrix units have them."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,12 @@ class Depthwise:
     @property
     def chunks(self) -> int:
         return -(-self.channels // self.wide)
+
+    @property
+    def filters(self) -> tuple[int, int]:
+        """How many sums of filters there are, each of so many taps of the channels of a block."""
+        at_once = rows_at_once(self.rows.taps, self.cols.taps)
+        return self.chunks * self.rows.taps // at_once, at_once * self.cols.taps
 
 
 def shared_bytes(literals: Iterable[tuple[str, int]]) -> int:
@@ -124,8 +129,7 @@ def _walked(p: Problem, image: int) -> Depthwise:
 def _microseconds(p: Problem, vectors: int, instructions: float) -> float:
     """Of so many times NEIGHBOURS channels of a pixel; `instructions` of each."""
     working = vectors * instructions / p.device.lanes / p.device.processors / cost.GROUPED_CYCLES_PER_US
-    read = sum(prod(t.shape) * (2 if t.dtype == "bf16" else p.real_bytes) for t in (*p.operands, p.node.out))
-    moving = read / 1e3 / (p.device.bandwidth or H200.bandwidth) / cost.DEPTHWISE_MOVED
+    moving = moved_bytes(p) / 1e3 / (p.device.bandwidth or H200.bandwidth) / cost.DEPTHWISE_MOVED
     return cost.GROUPED_START_US + max(working * cost.waits(p.device), moving)
 
 
@@ -146,8 +150,7 @@ def _match(p: Problem, image: int) -> Choice:
 
 def shares(x: Depthwise, device: Target = H200) -> int:
     """Blocks that share the pixels of a sum, each with so many that each thread has some."""
-    filters = x.chunks * (x.rows.taps // rows_at_once(x.rows.taps, x.cols.taps))
-    wanted, lanes = -(-device.processors * RESIDENT // filters), THREADS * NEIGHBOURS // x.wide
+    wanted, lanes = -(-device.processors * RESIDENT // x.filters[0]), THREADS * NEIGHBOURS // x.wide
     return max(1, min(wanted, x.pixels // (cost.GROUPED_SHARE * lanes)))
 
 
@@ -155,26 +158,24 @@ def _match_weights(p: Problem, image: int) -> Choice:
     refuse_if(p.node.out.batched, "the output is not weights")
     x = _walked(p, image)
     refuse_if(x.rows.div != 1 or x.cols.div != 1, "rows or columns are divided")
-    at_once, splits = rows_at_once(x.rows.taps, x.cols.taps), shares(x, p.device)
-    filters, sums = x.chunks * x.rows.taps // at_once, at_once * x.cols.taps
+    splits, (filters, sums) = shares(x, p.device), x.filters
     refuse_if(filters * splits > MOST_TILES, "it has more sums than a launch may have blocks")
     us = _microseconds(p, x.pixels * filters * x.wide // NEIGHBOURS, cost.DEPTHWISE_PIXEL + cost.DEPTHWISE_TAP * sums)
-    us += cost.DEPTHWISE_JOIN_US
-    scratch = scratch_of(filters, splits, sums * x.wide, p.real_bytes)
-    return Choice(WEIGHTS, _literals(x, image), tuple(named(wide=x.wide, splits=splits).items()), scratch, us)
+    columns, scratch = named(wide=x.wide, splits=splits), _scratch_of(x, splits, p)
+    return Choice(WEIGHTS, _literals(x, image), tuple(columns.items()), scratch, us + cost.DEPTHWISE_JOIN_US)
+
+
+def _scratch_of(x: Depthwise, splits: int, p: Problem) -> int:
+    """Bytes in which blocks that share sums leave them."""
+    filters, sums = x.filters
+    return scratch_of(filters, splits, sums * x.wide, p.real_bytes)
 
 
 def _variants(p: Problem, choice: Choice) -> list[Choice]:
     """Half and twice as many blocks."""
-    columns = dict(choice.columns)
-    found = []
-    for splits in {max(1, columns["s_splits"] // 2), 2 * columns["s_splits"]} - {columns["s_splits"]}:
-        x = _walked(p, dict(choice.literals)["image"])
-        at_once = rows_at_once(x.rows.taps, x.cols.taps)
-        filters, sums = x.chunks * x.rows.taps // at_once, at_once * x.cols.taps
-        scratch = scratch_of(filters, splits, sums * x.wide, p.real_bytes)
-        found.append(replace(with_columns(choice, s_splits=splits), scratch_bytes=scratch))
-    return found
+    x, first = _walked(p, dict(choice.literals)["image"]), dict(choice.columns)["s_splits"]
+    others = {max(1, first // 2), 2 * first} - {first}
+    return [replace(with_columns(choice, s_splits=n), scratch_bytes=_scratch_of(x, n, p)) for n in others]
 
 
 STRATEGIES: Final = (

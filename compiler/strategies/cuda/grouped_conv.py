@@ -70,15 +70,16 @@ def _span(x: WindowAxis) -> int:
     return (ROWS - 1) * x.step // x.div + (x.taps - 1) * abs(x.tap) // x.div + 1
 
 
-def _microseconds(x: Walked, loads: int, sums: int, threads: int, read: int, device: Target) -> float:
-    """Of so many threads, each with so many loads and sums; `read`: bytes of memory."""
+def _microseconds(p: Problem, loads: int, sums: int, threads: int) -> float:
+    """Of so many threads, each with so many loads and sums."""
+    device = p.device
     instructions = cost.GROUPED_THREAD + cost.GROUPED_LOAD * loads + sums
     working = threads / device.lanes / device.processors * instructions / cost.GROUPED_CYCLES_PER_US
-    moving = read / 1e3 / (device.bandwidth or H200.bandwidth) / cost.GROUPED_MOVED
+    moving = moved_bytes(p) / 1e3 / (device.bandwidth or H200.bandwidth) / cost.GROUPED_MOVED
     return cost.GROUPED_START_US + max(working * cost.waits(device), moving)
 
 
-def _bytes(p: Problem) -> int:
+def moved_bytes(p: Problem) -> int:
     """Of operands and result in memory."""
     return sum(prod(t.shape) * (2 if t.dtype == "bf16" else p.real_bytes) for t in (*p.operands, p.node.out))
 
@@ -89,7 +90,7 @@ def _match(p: Problem, image: int) -> Choice:
     refuse_if(many > MOST_TILES, "it has more parts than a launch may have blocks")
     area = x.rows.taps * x.cols.taps
     loads = x.ins * (_span(x.rows) * x.cols.taps + area)
-    us = _microseconds(x, loads, x.ins * ROWS * area // (x.rows.div * x.cols.div), many * THREADS, _bytes(p), p.device)
+    us = _microseconds(p, loads, x.ins * ROWS * area // (x.rows.div * x.cols.div), many * THREADS)
     return Choice(NAME, _literals(x), (), 0, us)
 
 
@@ -121,7 +122,7 @@ def _match_weights(p: Problem, image: int) -> Choice:
     refuse_if(channels * splits > MOST_TILES, "it has more sums than a launch may have blocks")
     area = x.rows.taps * x.cols.taps
     loads = _span(x.rows) * x.cols.taps + ROWS
-    us = _microseconds(x, loads, ROWS * area, channels * max(many, splits * THREADS), _bytes(p), p.device)
+    us = _microseconds(p, loads, ROWS * area, channels * max(many, splits * THREADS))
     us += area * cost.GROUPED_JOIN_US * -(-channels * splits // (p.device.processors * cost.GROUPED_RESIDENT))
     scratch = scratch_of(channels, splits, area, p.real_bytes)
     return Choice(WEIGHTS, _literals(x), tuple(named(splits=splits).items()), scratch, us)
