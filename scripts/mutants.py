@@ -679,9 +679,9 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_the_deliveries_of_a_wave_lie_together[microcircuit]",),
     ),
     Mutant(
-        "poisson() for one neuron at a time",
+        "counts for one neuron at a time",
         ("backends.cuda.kernels.nests.ways:_LONG",),
-        lambda _: "nl_nothing_",
+        lambda _: (),
         ("tests/unit/test_cuda_waves.py::test_inputs_of_many_events_are_drawn_one_at_a_time",),
     ),
     Mutant(

@@ -1221,12 +1221,46 @@ record:
   - trace: {from: [b, c], variables: [v, u], members: all}
 """
 
+COUNTS = """\
+language: 1
+name: counts
+neurons:
+  cell:
+    params: {m: 3}
+    state: {v: 0, open: 40, seen: 0}
+    inputs: {g: {}}
+    update:
+      - open = open + binomial(100 - open, 0.1) - binomial(open, 0.2 + 0.01 * self.i)
+      - seen = poisson(m) + poisson(30 * random())
+      - v = 0.8 * v + 0.1 * open * random() + g + population.drawn / 1000
+    spike: {when: v > 8 + seen / 30, reset: [v = 0]}
+    population: {state: {drawn: 0}, update: ["drawn = binomial(1000, 0.5)"]}
+synapses:
+  quantal:
+    params: {p: 0.4, n: 6}
+    state: {ready: n}
+    on_pre: ["released = binomial(ready, p)", deliver(0.1 * released), ready = ready - released]
+    update: ["ready = ready + binomial(n - ready, 0.05)"]
+  unstored: {on_pre: ["deliver(0.1 * binomial(5, 0.3) + 0.01 * poisson(20))"]}
+populations: {a: {neuron: cell, size: 37}, b: {neuron: cell, size: 11, params: {m: 14}}}
+projections:
+  p: {from: a, to: b, connect: {fixed_probability: {p: 0.4}}, synapse: quantal, deliver: {into: g}, delay: 1 ms}
+  q: {from: b, to: a, connect: {all_to_all: {}}, synapse: quantal, params: {p: 0.9}, deliver: {into: g}}
+  r: {from: a, to: a, connect: {fixed_probability: {p: 0.2, storage: procedural}}, synapse: unstored,
+      deliver: {into: g}}
+simulate: {dt: 1 ms, duration: 40 ms, seed: 4, instances: 2}
+record:
+  - spikes: {from: all}
+  - trace: {from: all, variables: [v, open, seen], members: all}
+"""
+
 CONSTRUCTS: dict[str, str] = {
     **CONNECTING,
     **MODELS_OF_SYNAPSES,
     "sums over kernels": TIED,
     "values of connections": VALUES_OF_CONNECTIONS,
     "own inputs": OWN_INPUTS,
+    "counts": COUNTS,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
     "others": OTHERS.replace("MORE", ", instances: 2"),

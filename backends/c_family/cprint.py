@@ -24,7 +24,7 @@ from backends.kernel_ir.expr import Operand, binary, call, cast, code, cond, for
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
 from backends.kernel_ir.tree import Binary, Code, Number, Unary
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
+from compiler.expr.functions import CONSTANTS, COUNTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
 
 Scalar = DType | Literal["bool"]
@@ -82,7 +82,7 @@ def _number(t: Scalar) -> Scalar:
 
 
 STEP: Final = name("step")
-RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
+RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4, "binomial": 5}
 SHUFFLED: Final = "shuffled"
 _ONE: Final = ast.Num(1)
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
@@ -351,7 +351,7 @@ class Dialect:
         real = self.precision
         if func in RANDOM:
             at = cast("nl_u64", STEP)
-            if func != "poisson" and len(args) == 4 and isinstance(args[3], ast.Num):  # of a given step
+            if func not in COUNTS and len(args) == 4 and isinstance(args[3], ast.Num):  # of a given step
                 at, args = self.literal(args[3].value, DType.U64), args[:3]
             if len(args) != RANDOM[func]:
                 raise PrintError(f"`{func}` needs {RANDOM[func]} arguments here", span)

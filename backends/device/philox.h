@@ -155,6 +155,57 @@ NL_FN double nl_poisson_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, 
 NL_FN float nl_poisson_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, float lambda) {
     return (float)nl_poisson_f64(key, index, step, draw, (double)lambda);
 }
+/* log of the binomial probability of k, less what is the same for all k: a binomial count is a Poisson count among n
+   that two of them, of means mp and mq, add up to. */
+NL_FN double nl__binomial_log_pmf(double k, double n, double mp, double mq) {
+    return nl__poisson_log_pmf(k, mp) + nl__poisson_log_pmf(n - k, mq);
+}
+/* Binomial count: of n trials with probability p (as a real number; NaN unless n is whole, 0 <= n <= 2**52, and
+   0 <= p <= 1). Of the rarer outcome: where its mean is below 12 by inversion of one uniform; else BTRS, transformed
+   rejection with squeeze (Hoermann 1993, The generation of binomial random variates, J Stat Comput Simul 46), each trial
+   with words of its own. A data-dependent loop. */
+NL_FN double nl_binomial_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, double n, double p) {
+    nl_u32 w[4], trial;
+    double k = 0.0, r, odds, mp, mq, u, f, sum, a, b, v, us, sd, mode, top, ratio;
+    if (!(n >= 0.0 && n <= 4503599627370496.0 && nl_floor_f64(n) == n && p >= 0.0 && p <= 1.0))
+        return nl__from_f64(0x7ff8000000000000);
+    r = p > 0.5 ? 1.0 - p : p;
+    mp = n * r;
+    if (mp < 12.0) {
+        nl__draw(key, index, step, draw, w);
+        u = nl_uniform_of_f64(w[0], w[1]);
+        odds = r / (1.0 - r);
+        f = nl_exp_f64(n * nl_log1p_f64(-r));
+        sum = f;
+        while (u >= sum && k < n && k < 100.0) { /* beyond 100 the probability is below 2**-150 */
+            k += 1.0;
+            f *= (n - k + 1.0) / k * odds;
+            sum += f;
+        }
+        return p > 0.5 ? n - k : k;
+    }
+    mq = n * (1.0 - r);
+    sd = nl_sqrt_f64(mq * r);
+    b = 1.15 + 2.53 * sd;
+    a = -0.0873 + 0.0248 * b + 0.01 * r;
+    mode = nl_floor_f64((n + 1.0) * r);
+    top = nl__binomial_log_pmf(mode, n, mp, mq);
+    for (trial = 0u; trial < 256u; ++trial) { /* each fails with probability below 0.35 */
+        nl__draw(key, index, step, draw | (trial << 8), w);
+        u = nl_uniform_of_f64(w[0], w[1]) - 0.5;
+        v = nl__open_f64(w[2], w[3]);
+        us = 0.5 - nl_abs_f64(u);
+        k = nl_floor_f64((2.0 * a / us + b) * u + mp + 0.5);
+        if (us >= 0.07 && v <= 0.92 - 4.2 / b) return p > 0.5 ? n - k : k;
+        if (!(k >= 0.0 && k <= n)) continue;
+        ratio = v * ((2.83 + 5.1 / b) * sd) / (a / (us * us) + b);
+        if (nl_log_f64(ratio) <= nl__binomial_log_pmf(k, n, mp, mq) - top) return p > 0.5 ? n - k : k;
+    }
+    return p > 0.5 ? n - mode : mode;
+}
+NL_FN float nl_binomial_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, float n, float p) {
+    return (float)nl_binomial_f64(key, index, step, draw, (double)n, (double)p);
+}
 
 /* ---- permutations ---------------------------------------------------------------------------- */
 /* A keyed permutation of 0 .. n - 1 (n < 2**62), evaluated at one place without a table: the swap-or-not

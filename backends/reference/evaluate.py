@@ -20,8 +20,8 @@ import numpy as np
 from backends.reference import philox
 from backends.reference.elementary import FUNCTIONS, maximum, minimum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+from compiler.expr.functions import COUNTS, LOOKUP, ROUNDED
 from compiler.expr.functions import FUNCTIONS as KNOWN
-from compiler.expr.functions import LOOKUP, ROUNDED
 from compiler.expr.interp import OPERATORS
 
 Value = Any
@@ -162,7 +162,7 @@ class Evaluator:
         return np.power(x, y) if both == _INT else FUNCTIONS["pow"](x, y)
 
     def call(self, func: str, args: list[Value]) -> Any:
-        if func in ("uniform", "normal", "exponential", "poisson", "shuffled"):
+        if func in ("uniform", "normal", "exponential", "poisson", "binomial", "shuffled"):
             return self.draw(func, args)
         if func == LOOKUP:
             return lookup(args[0], cast(args[1], self.real))
@@ -182,14 +182,15 @@ class Evaluator:
         return reduce(_CALLS[func], values) if known.most is None else _CALLS[func](*values)
 
     def draw(self, func: str, args: list[Value]) -> Any:
-        """A random call: key column, integer index, number of the draw (and, for poisson, the
-        mean); or key column, number of the permutation, number of places, place."""
+        """A random call: key column, integer index, number of the draw (and, for poisson, the mean, for binomial the
+        number of trials and the probability); or key column, number of the permutation, number of places, place."""
         if func == "shuffled":
             return philox.shuffled(int(args[0]), args[1], int(args[2]), args[3])
         key, index, draw = int(args[0]), np.asarray(args[1], np.int64), int(args[2])
-        if func == "poisson":
-            index, mean = np.broadcast_arrays(index, cast(args[3], self.real))
-            return philox.poisson(key, index, self.step, draw, mean, self.real)
+        if func in COUNTS:
+            index, *given = np.broadcast_arrays(index, *(cast(a, self.real) for a in args[3:]))
+            count = getattr(philox, func)
+            return count(key, index, self.step, draw, *given, dtype=self.real)
         by_name = {
             "uniform": philox.uniform,
             "normal": philox.normal,

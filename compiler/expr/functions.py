@@ -46,6 +46,19 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class Domain:
+    """What an argument of a random function may be: from `low` to `high`, `whole` or any number."""
+
+    low: float
+    high: float
+    whole: bool
+    doc: str
+
+    def __contains__(self, x: float) -> bool:
+        return self.low <= x <= self.high and (not self.whole or x == math.floor(x))
+
+
+@dataclass(frozen=True)
 class Function:
     """One known function. `most` is None when any number of arguments from `least` on is allowed."""
 
@@ -64,6 +77,8 @@ class Function:
     arrays: Callable[..., Any] | None
     bounds: Interval | Callable[..., Interval] | None
     """Of all values, whatever the arguments, or as a function of the intervals of these."""
+    domains: tuple[Domain, ...] = ()
+    """Of the arguments of a random function, one per parameter; outside of them the draw is nan."""
 
     def accepts(self, count: int) -> bool:
         """Whether a call with `count` arguments is complete."""
@@ -84,6 +99,7 @@ def _row(
     numbers: Callable[..., Any] | None = None,
     arrays: Callable[..., Any] | None = None,
     bounds: Interval | Callable[..., Interval] | None = None,
+    domains: tuple[Domain, ...] = (),
 ) -> Function:
     name, _, rest = signature.partition("(")
     parameters = tuple(p.strip() for p in rest.rstrip(")").split(",") if p.strip())
@@ -94,7 +110,7 @@ def _row(
     if not random:
         numbers, arrays = numbers or getattr(math, name, None), arrays or getattr(np, name, None)
     texts = (derivatives, definition, random, doc)
-    return Function(name, parameters, count, most, dimension, kind, *texts, machine, numbers, arrays, bounds)
+    return Function(name, parameters, count, most, dimension, kind, *texts, machine, numbers, arrays, bounds, domains)
 
 
 # ------------------------------------------------------------------------------------------ values
@@ -149,6 +165,8 @@ def _nearby(x: Interval) -> Interval:
 
 _LN2 = repr(math.log(2.0))
 _LN10 = repr(math.log(10.0))
+_MOST = 2.0**52
+"""Largest mean of Poisson counts and number of trials of binomial ones."""
 _TWO_OVER_SQRT_PI = repr(2.0 / math.sqrt(math.pi))
 
 _same = partial(_row, dimension="same", kind="same")
@@ -302,7 +320,21 @@ _ROWS: Final = (
     _row("random()", "uniform in [0, 1)", random=True, bounds=(0.0, 1.0)),
     _row("normal()", "standard normal", random=True, bounds=(-10.0, 10.0)),
     _row("exponential()", "exponential with mean 1", random=True, bounds=(0.0, 40.0)),
-    _row("poisson(lam)", "Poisson count with mean lam", kind="int", random=True),
+    _row(
+        "poisson(lam)",
+        "Poisson count with mean lam, from 0 to 2**52",
+        kind="int",
+        random=True,
+        domains=(Domain(0.0, _MOST, False, "from 0 to 2**52"),),
+    ),
+    _row(
+        "binomial(n, p)",
+        "how many of n trials succeed, each with probability p; n is whole, from 0 to 2**52",
+        kind="int",
+        random=True,
+        bounds=lambda n, p: (0.0, max(n[1], 0.0)),
+        domains=(Domain(0.0, _MOST, True, "a whole number from 0 to 2**52"), Domain(0.0, 1.0, False, "from 0 to 1")),
+    ),
 )
 
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType({f.name: f for f in _ROWS})
@@ -314,6 +346,9 @@ CONSTANTS: Final[Mapping[str, float]] = MappingProxyType({"pi": math.pi, "e": ma
 RANDOM: Final = frozenset(f.name for f in _ROWS if f.random)
 """Functions that draw a random number at each evaluation: never folded, shared or
 differentiated."""
+
+COUNTS: Final = frozenset(f.name for f in _ROWS if f.random and f.parameters)
+"""Those with arguments: they take as many words as they need."""
 
 LOOKUP: Final = "lookup"
 """What kernels call: lookup(table, x)."""

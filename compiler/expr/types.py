@@ -18,7 +18,7 @@ from typing import Final
 import compiler.expr.ast as ast
 from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.ast import shorten
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, Function
 from compiler.expr.units import UNITS
 
 
@@ -103,6 +103,15 @@ def check_types(
     parameters (their results are REAL until they are inlined). After an error the result is a
     guess."""
     return _Checker(env, sink, functions).kind(e) or Kind.REAL
+
+
+def _literal(e: ast.Expr) -> float | None:
+    match e:
+        case ast.Num(value):
+            return float(value)
+        case ast.Unary("-", ast.Num(value)):
+            return -float(value)
+    return None
 
 
 class _Checker:
@@ -254,9 +263,18 @@ class _Checker:
             self.kind(e.args[0])
             return Kind.REAL if known.kind == "cast_real" else Kind.INT
         kinds = [self.number(x, f"`{known.name}` needs numbers") for x in e.args]
+        self.domains(e, known, signature)
         if known.kind == "same":
             return Kind.INT if all(k is Kind.INT for k in kinds) else Kind.REAL
         return {"int": Kind.INT, "bool": Kind.BOOL}.get(known.kind, Kind.REAL)
+
+    def domains(self, e: ast.Call, known: Function, signature: str) -> None:
+        """Numbers outside of what an argument may be."""
+        for x, parameter, domain in zip(e.args, known.parameters, known.domains, strict=False):
+            given = _literal(x)
+            if given is not None and given not in domain:
+                message = f"`{parameter}` of `{signature}` is {given:g}, it has to be {domain.doc}"
+                self.sink.error("E0308", message, x.span)
 
     def count(self, e: ast.Call, right: bool, needed: str, help: str | None) -> bool:
         if not right:

@@ -19,7 +19,7 @@ from backends.protocol import AnyArray, Instance
 from compiler.core.diagnostics import RunError
 from compiler.ir.space import Role
 from compiler.runtime.common.arrays import persistent_arrays, to_logical
-from compiler.runtime.divided import division_by_zero
+from compiler.runtime.not_finite import why_not_finite
 
 SHARE = 50  # time between two checks of weights, in units of the time of one check
 STEPS = 1000  # steps between two checks of the state
@@ -79,8 +79,8 @@ class Health:
     def _help(self, instance: Instance, array: l2.Array) -> str:
         if array.role is Role.WEIGHT:
             return "a smaller learning rate may help"
-        divided = division_by_zero(self._model, self._program, instance, array.name)
-        return divided or "a smaller time step or another integration method may help"
+        reason = why_not_finite(self._model, self._program, instance, array.name)
+        return reason or "a smaller time step or another integration method may help"
 
 
 def _finite(values: AnyArray) -> bool:

@@ -16,7 +16,7 @@ from backends.protocol import Instance
 from compiler.core.diagnostics import RunError
 from compiler.ir.level0.scales import scales
 from compiler.runtime.common.arrays import read_logical
-from compiler.runtime.divided import owners_of
+from compiler.runtime.not_finite import owners_of
 
 _KNOWN = (l0.Const, l0.Driven)
 

@@ -28,11 +28,14 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children, refs
-from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
+from compiler.expr.functions import CONSTANTS, COUNTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
 from compiler.verify.violations import distinct
 
-DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4, "shuffled": 4}
+DRAWS: Final[Mapping[str, int]] = {
+    **{"uniform": 3, "normal": 3, "exponential": 3},
+    **{"poisson": 4, "binomial": 5, "shuffled": 4},
+}
 ENDS: Final = frozenset({"pre", "post", "syn"})
 _INTEGERS: Final = frozenset({DType.I64})
 _SIZES: Final = {"n_pre": DType.I64, "n_post": DType.I64}
@@ -117,7 +120,7 @@ class _Code:
                 case Call(func, args):
                     known = FUNCTIONS.get(func)
                     if func in DRAWS and (known is None or known.random):
-                        given = func != "poisson" and len(args) == 4 and isinstance(args[3], Num)
+                        given = func not in COUNTS and len(args) == 4 and isinstance(args[3], Num)
                         if len(args) != DRAWS[func] and not given:
                             yield f"{where} calls `{func}` with {len(args)} arguments"
                     elif known is None or known.random:

@@ -153,7 +153,7 @@ def test_random_numbers(tmp_path: Path) -> None:
         (Dim("i", "n"),),
         (
             assign("u", "uniform(key, i, 0) + exponential(key, i, 1)"),
-            assign("y", "y + u + poisson(key, i, 2, 3.5)"),
+            assign("y", "y + u + poisson(key, i, 2, 3.5) + binomial(key, i, 3, 4, exp(-u))"),
         ),
     )
     formals: tuple[Formal, ...] = (
@@ -178,7 +178,8 @@ def test_random_numbers(tmp_path: Path) -> None:
         {"y": y},
     )
     got = check(program, tmp_path, "y")
-    assert 2 * (0.5 + 1 + 3.5) - 0.5 < got.mean() < 2 * (0.5 + 1 + 3.5) + 0.5
+    mean = 2 * (0.5 + 1 + 3.5 + 4 * (1 - np.exp(-1)) * 0.5)  # the mean of exp(-u) is the product of two
+    assert mean - 0.5 < got.mean() < mean + 0.5
 
 
 def test_transpose_with_strides_in_columns(tmp_path: Path) -> None:

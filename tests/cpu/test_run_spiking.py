@@ -276,6 +276,27 @@ record: [{trace: {from: p, variables: [x], members: all}}]
         assert len(file["p/x"]) > 5
 
 
+def test_a_count_of_impossible_arguments_is_named_where_a_state_is_not_finite(here: Path) -> None:
+    text = """\
+language: 1
+name: counted
+neurons:
+  cell:
+    params: {p: 0.5}
+    state: {n: 8, x: 0}
+    let: {left: n - 2}
+    update: [n = n - 1, "x = binomial(left, p)"]
+populations:
+  p: {neuron: cell, size: 3}
+simulate: {dt: 0.1 ms, duration: 2 ms, seed: 0}
+"""
+    path = write(here, text)
+    with pytest.raises(RunError, match=r"`p\.x\[0\]` is nan by step") as caught:
+        run(path, out=here / "failed")
+    why = "`n` has to be a whole number from 0 to 2**52, which `left` is not in `p`"
+    assert caught.value.help == f"`binomial(left, p)` in line 8 of {path}: {why}"
+
+
 def test_a_division_by_zero_is_named_where_a_state_is_not_finite(here: Path) -> None:
     text = """\
 language: 1

@@ -275,13 +275,15 @@ def test_texts_stand_alone() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only on x86-64, whose code it looks at")
 @pytest.mark.parametrize("contract", ["off", "fast"])
 def test_loops_become_vector_code(contract: str, cc: list[str], tmp_path: Path) -> None:
-    """All but whole-number division (no vector instruction) and Poisson's rejection loop."""
+    """All but whole-number division (no vector instruction) and the rejection loops of counts."""
     version = subprocess.run([*cc, "--version"], capture_output=True, text=True, check=True).stdout
     if "Free Software Foundation" not in version:
         pytest.skip("only with GCC, whose report it reads")
     flags = ("-march=x86-64-v3", f"-ffp-contract={contract}")
     divisions = {f"{n}_i{b}" for n in ("floordiv", "mod") for b in (32, 64)}
-    assert not_vectorized(cc, tmp_path, *flags) == divisions | {"poisson_f32", "poisson_f64"}
+    assert not_vectorized(cc, tmp_path, *flags) == divisions | {
+        f"{x}_f{b}" for x in ("poisson", "binomial") for b in (32, 64)
+    }
 
 
 @pytest.mark.nvrtc

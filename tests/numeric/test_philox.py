@@ -80,6 +80,22 @@ def test_poisson_agrees_by_bits(suffix: str, library: DeviceLibrary) -> None:
     _same_bits(np.delete(c, [1, 2, 3]), np.delete(mirror, [1, 2, 3]))
 
 
+@pytest.mark.parametrize("suffix", TYPES)
+def test_binomial_agrees_by_bits(suffix: str, library: DeviceLibrary) -> None:
+    index = np.arange(200_000, dtype=np.uint64)
+    n = np.floor(10.0 ** np.linspace(0, 15, len(index))).astype(TYPES[suffix])
+    chance = np.random.default_rng(1).random(len(index)) ** np.tile([1, 4, 20, 60], len(index) // 4)
+    chance = np.where(index % np.uint64(3) == 0, 1 - chance, chance).astype(TYPES[suffix])
+    none = [(-1, 0.5), (2.5, 0.5), (np.nan, 0.5), (np.inf, 0.5), (3, -0.1), (3, 1.1), (3, np.nan)]
+    sure = [(0, 0.5), (7, 0), (7, 1), (1000, 1), (1000, 0)]
+    n[:12], chance[:12] = np.array([*none, *sure], TYPES[suffix]).T
+    mirror = p.binomial(KEY, index, 5, 2, n, chance, TYPES[suffix])
+    c = library(f"binomial_{suffix}", KEY, index, 5, 2, n, chance)
+    assert np.isnan(mirror[:7]).all() and np.isnan(c[:7]).all()
+    assert mirror[7:12].tolist() == [0, 0, 7, 1000, 0] and (mirror[7:] <= n[7:]).all() and (mirror[7:] >= 0).all()
+    _same_bits(c[7:], mirror[7:])
+
+
 @pytest.mark.parametrize("dtype", TYPES.values(), ids=TYPES)
 @pytest.mark.parametrize("name", ["uniform", "normal", "exponential"])
 def test_distribution(name: str, dtype: type) -> None:
@@ -115,19 +131,37 @@ def test_exponential_and_normal_tails() -> None:
         assert (p.exponential(KEY, np.arange(N), 7, 0, dtype) >= 0).all()
 
 
+def _fits(counts: NDArray[Any], law: Any) -> None:
+    """Chi-square of the counts; cells with an expectation below 10 are joined to the tails."""
+    low, high = (int(v) for v in law.ppf([20 / N, 1 - 20 / N]))
+    cells = np.bincount(np.clip(counts, low, high).astype(int) - low, minlength=high - low + 1)
+    expected = law.pmf(np.arange(low, high + 1))
+    expected[0], expected[-1] = law.cdf(low), law.sf(high - 1)
+    assert stats.chisquare(cells, expected / expected.sum() * N).pvalue > 1e-3
+    assert abs(counts.mean() - law.mean()) < 4 * law.std() / np.sqrt(N)
+    assert abs(counts.var() / law.var() - 1) < 5 * np.sqrt((2 + law.stats("k")) / N)
+
+
 @pytest.mark.parametrize("lam", [0.3, 5.0, 11.999, 12.0, 50.0, 1000.0])
 def test_poisson(lam: float) -> None:
-    """Chi-square of the counts; cells with an expectation below 10 are joined to the tails."""
-    counts = p.poisson(KEY, np.arange(N), 3, 0, lam).astype(int)
-    low, high = (int(v) for v in stats.poisson.ppf([20 / N, 1 - 20 / N], lam))
-    cells = np.bincount(np.clip(counts, low, high) - low, minlength=high - low + 1)
-    expected = stats.poisson.pmf(np.arange(low, high + 1), lam)
-    expected[0], expected[-1] = stats.poisson.cdf(low, lam), stats.poisson.sf(high - 1, lam)
-    assert stats.chisquare(cells, expected / expected.sum() * N).pvalue > 1e-3
-    assert abs(counts.mean() - lam) < 4 * np.sqrt(lam / N)
+    _fits(p.poisson(KEY, np.arange(N), 3, 0, lam), stats.poisson(lam))
 
 
-def test_poisson_of_large_mean_has_its_variance() -> None:
-    for lam in (1e6, 1e12):
-        z = (p.poisson(KEY, np.arange(50_000), 3, 0, lam) - lam) / np.sqrt(lam)
+FEW = ((1, 0.3), (5, 0.5), (20, 0.9), (100, 0.1), (1000, 0.0119), (200, 0.999), (10**6, 1e-5))
+MANY = ((100, 0.125), (1000, 0.012), (30, 0.45), (40, 0.6), (1000, 0.5), (10**6, 3e-5), (2**52, 2.0**-46))
+
+
+@pytest.mark.parametrize(("n", "chance"), (*FEW, *MANY))
+def test_binomial(n: int, chance: float) -> None:
+    """On both sides of a mean of 12, from which on counts are drawn by rejection, and of p = 0.5."""
+    _fits(p.binomial(KEY, np.arange(N), 3, 0, n, chance), stats.binom(n, chance))
+
+
+def test_counts_of_large_mean_have_their_variance() -> None:
+    for mean in (1e6, 1e12):
+        z = (p.poisson(KEY, np.arange(50_000), 3, 0, mean) - mean) / np.sqrt(mean)
         assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-3
+        for chance in (0.25, 0.5, 0.75):
+            drawn = p.binomial(KEY, np.arange(50_000), 3, 0, mean / chance // 1, chance)
+            z = (drawn - mean) / np.sqrt(mean * (1 - chance))
+            assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-3

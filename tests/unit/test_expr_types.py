@@ -55,6 +55,7 @@ def tree_of(text: str) -> Expr:
         ("pi", Kind.REAL),
         ("own(n)", Kind.REAL),
         ("poisson(v)", Kind.INT),
+        ("binomial(7, v)", Kind.INT),
     ],
 )
 def test_kinds(text: str, kind: Kind) -> None:

@@ -4,7 +4,7 @@ Assumes: a nest over one PAR dim whose draws have that dim as their index (compi
 statements of a propagation whose draws have the synapse's number as their index, and synapses with consecutive numbers.
 Guarantees: the numbers are those of nl_uniform and the like, element for element; a block of four words serves as many
 adjacent elements as it has words for (backends/device/philox.h), which a loop over single elements cannot exploit.
-Does not: batch Poisson numbers, whose number of words is not known in advance.
+Does not: batch Poisson and binomial counts, whose number of words is not known in advance.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from backends.kernel_ir.expr import call, cast, code, form, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Call, Expr, Num, Ref, calls
+from compiler.expr.functions import COUNTS
 from compiler.ir.space import DType
 
 _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
 """Words that a draw takes in float32 and in float64."""
-DRAWS: Final = frozenset({*_WORDS, "poisson"})
+DRAWS: Final = frozenset({*_WORDS, *COUNTS})
 CHUNK: Final = name("NL_CHUNK")
 VECTOR: Final = 64
 """Bytes of the largest vectors."""

@@ -1,5 +1,5 @@
-"""Divisions of an expression or a definition of level 0, and those whose divisor decides whether an expression has a
-value.
+"""Divisions and draws of an expression or a definition of level 0, and those whose divisor or arguments decide whether
+an expression has a value.
 
 Assumes: checked expressions.
 Guarantees: time is linear in distinct nodes.
@@ -8,13 +8,14 @@ Does not: know values of names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import Binary, Expr, Unary, nodes
+from compiler.expr.ast import Binary, Call, Expr, Unary, nodes
+from compiler.expr.functions import Domain
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level0.controls import rewritten
 
@@ -29,10 +30,19 @@ def divisions(e: Expr) -> Iterator[Binary]:
 
 def divisions_of(definition: Definition) -> list[Binary]:
     """Every division in the equations and statements of a definition."""
-    found = list[Binary]()
+    return [x for e in _expressions(definition) for x in divisions(e)]
+
+
+def draws_of(definition: Definition, functions: Collection[str]) -> list[Call]:
+    """Every call of one of `functions` in the equations and statements of a definition."""
+    return [x for e in _expressions(definition) for x in nodes(e) if isinstance(x, Call) and x.func in functions]
+
+
+def _expressions(definition: Definition) -> list[Expr]:
+    found = list[Expr]()
 
     def note(e: Expr) -> Expr:
-        found.extend(divisions(e))
+        found.append(e)
         return e
 
     rewritten(definition, note)
@@ -62,5 +72,13 @@ def is_zero(e: Expr, numbers: Mapping[str, Any]) -> bool:
     """Whether the value of `e` is 0, or one of its values; not where a name in it has none."""
     try:
         return bool(np.any(evaluate(e, numbers) == 0))
+    except ExprError:
+        return False
+
+
+def is_outside(e: Expr, domain: Domain, numbers: Mapping[str, Any]) -> bool:
+    """Whether the value of `e`, or one of its values, is outside of `domain`; not where a name in it has none."""
+    try:
+        return any(float(x) not in domain for x in np.unique(evaluate(e, numbers)))
     except ExprError:
         return False

@@ -150,8 +150,9 @@ class Nest(FindsFormals):
     `then`: what follows at each point, stage by stage; `each`: last, statements for each point of the RED dims (mean,
     variance and standardized elements of a row). Elements that several of them reach are each other's.
     `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential", (key
-    column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
-    argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
+    column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)), Call("binomial", (key,
+    index, draw, n, p)). With a fourth argument, a Num, the first three draw what they draw in that step (0: in phase
+    init), not in the one that runs.
     Call("shuffled", (key column, p, n, k)) is place k of permutation number p of 0 .. n - 1, integers.
     `blocks`: how the sums (combine "add") of all stages are added up, where they are long.
     """

@@ -29,7 +29,7 @@ from compiler.passes.model.integrate_odes import counter_locals
 from compiler.passes.program.clock import WARMUP
 
 RANDOM: Final[Mapping[str, str]] = MappingProxyType(
-    {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
+    {"random": "uniform", **{x: x for x in ("normal", "exponential", "poisson", "binomial")}}
 )
 """Random calls, and the draws that they become."""
 

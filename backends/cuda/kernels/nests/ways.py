@@ -27,12 +27,13 @@ from backends.cuda.kernels.nests.shared import RESIDENT, shared, staged
 from backends.cuda.kernels.nests.window_registers import in_registers
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.stmt import Stmt, marked_lines, names_of
+from compiler.expr.functions import COUNTS
 
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
 _DRAWS: Final = tuple(f"nl_{x}_" for x in RANDOM)
-_LONG: Final = "nl_poisson_"
-"""A function that takes most of the registers of a wave: a thread draws one at a time."""
+_LONG: Final = tuple(f"nl_{x}_" for x in sorted(COUNTS))
+"""Functions that take most of the registers of a wave: a thread draws one at a time."""
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
 _MOST_LINES: Final = 16

@@ -15,7 +15,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
-from compiler.expr.functions import called_table
+from compiler.expr.functions import COUNTS, called_table
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
@@ -360,8 +360,8 @@ def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, l0.Att
     checked = check_expression(node, scope, Wanted("`value`", DIMENSIONLESS, random=None), c.sink)
     if checked is None:
         return {}, None
-    if "poisson" in calls(checked.expr):
-        c.sink.error("E0802", "`poisson` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
+    for count in sorted(COUNTS & calls(checked.expr)):
+        c.sink.error("E0802", f"`{count}` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
     return with_numbers(name, checked.expr, ["x"], node.span, c)
 
 

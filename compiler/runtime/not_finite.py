@@ -1,14 +1,16 @@
-"""Which division by 0 may be why a value is not finite, in words.
+"""Which division by 0, or count of impossible arguments, may be why a value is not finite, in words.
 
 Assumes: the instance is as it was when the value was found.
-Guarantees: every division in the equations and statements of neurons and synapses whose divisor follows from
-parameters, states and inputs of one owner is looked at; those of the value's own owner come first.
+Guarantees: every division and every draw of a count in the equations and statements of neurons and synapses whose
+divisor or arguments follow from parameters, states and inputs of one owner is looked at; those of the value's own owner
+come first.
 Does not: know what a condition guards, or values of earlier steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.expr.ast import Binary, Expr, refs, shorten, substitute
+from compiler.expr.ast import Expr, refs, shorten, substitute
+from compiler.expr.functions import COUNTS, FUNCTIONS
 from compiler.expr.inline import named
-from compiler.ir.level0.divisors import divisions_of, is_zero
+from compiler.ir.level0.divisors import divisions_of, draws_of, is_outside, is_zero
 from compiler.ir.level2.synapse_values import own_name, variable_array
 from compiler.ir.space import array_name
 from compiler.runtime.common.arrays import read_logical
@@ -27,8 +30,8 @@ Owner = tuple[str, l0.NeuronDef | l0.SynapseDef, Mapping[str, l0.Value], Mapping
 """Name, definition, values of its parameters, and the arrays of its names."""
 
 
-def division_by_zero(model: l0.Model, program: l2.Merged, instance: Instance, array: str) -> str | None:
-    """The first division by 0; None without one."""
+def why_not_finite(model: l0.Model, program: l2.Merged, instance: Instance, array: str) -> str | None:
+    """The first division by 0, or count that cannot be drawn; None without one."""
     numbers: dict[str, Any] = {p.name: p.value for p in model.params}
     arrays = {a.name: a for a in program.arrays}
     owners = sorted(owners_of(model), key=lambda o: not array.startswith(f"{o[0]}."))
@@ -36,18 +39,30 @@ def division_by_zero(model: l0.Model, program: l2.Merged, instance: Instance, ar
         known = named((s.target, s.value) for s in definition.lets)
         own: dict[str, Any] = {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
         own |= {n: np.array(v.values) for n, v in params.items() if isinstance(v, l0.Listed)}
+        held = {n: arrays[a] for n, a in places.items() if a in arrays}
+        values = partial(_values, {**numbers, **own}, held, instance)
         for division in divisions_of(definition):
             divisor = substitute(division.right, known)
-            here = {n: read_logical(instance, arrays[places[n]]) for n in refs(divisor) if places.get(n) in arrays}
-            if is_zero(divisor, {**numbers, **own, **here}):
-                return _in_words(division, divisor, name)
+            if is_zero(divisor, values(divisor)):
+                return f"{_placed(division)} divides by `{shorten(divisor)}`, which is 0 in `{name}`"
+        for count in draws_of(definition, COUNTS):
+            function = FUNCTIONS[count.func]
+            for arg, parameter, domain in zip(count.args, function.parameters, function.domains, strict=True):
+                given = substitute(arg, known)
+                if is_outside(given, domain, values(given)):
+                    wrong = f"`{shorten(arg)}` is not in `{name}`"
+                    return f"{_placed(count)}: `{parameter}` has to be {domain.doc}, which {wrong}"
     return None
 
 
-def _in_words(division: Binary, divisor: Expr, owner: str) -> str:
-    at = division.span
-    where = f" in line {at.line} of {at.file.path}" if at.file.path else ""
-    return f"`{shorten(division)}`{where} divides by `{shorten(divisor)}`, which is 0 in `{owner}`"
+def _values(numbers: Mapping[str, Any], held: Mapping[str, l2.Array], instance: Instance, e: Expr) -> dict[str, Any]:
+    """The values of the names in `e`."""
+    return {**numbers, **{n: read_logical(instance, held[n]) for n in refs(e) if n in held}}
+
+
+def _placed(e: Expr) -> str:
+    where = f" in line {e.span.line} of {e.span.file.path}" if e.span.file.path else ""
+    return f"`{shorten(e)}`{where}"
 
 
 def owners_of(model: l0.Model) -> Iterator[Owner]:
