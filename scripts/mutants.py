@@ -187,8 +187,8 @@ STRATEGIES = (
     "fft_conv", "tensor_conv_float32", "tensor_conv_weights_float32", "tensor_conv_tf32", "tensor_conv_weights_tf32",
     "tensor_conv_bf16", "tensor_conv_weights_bf16", "tensor_conv_stored", "tensor_conv_weights_stored",
     "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",
-    "tensor_products_bf16", "split_products", "stored_products", "stored_products_tf32", "stored_conv",
-    "tensor_cores_stored",
+    "tensor_products_bf16", "split_products", "split_conv", "stored_products", "stored_products_tf32",
+    "stored_conv", "tensor_cores_stored",
 )  # fmt: skip
 MUTANTS = (
     # passes

@@ -42,13 +42,13 @@ from compiler.strategies.cuda import (
     grouped_conv,
     implicit_gemm,
     matmul,
-    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
     tensor_cores,
     tensor_products,
 )
+from compiler.strategies.cuda.split import split_conv, split_products
 from compiler.strategies.cuda.vendor import cublaslt, cudnn
 from compiler.strategies.exchange import HOPELESS, SPREAD, exchanged
 from compiler.strategies.plugins import installed
@@ -92,6 +92,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         *tensor_conv_weights.STRATEGIES,
         implicit_gemm.STRATEGY,
         fft_conv.STRATEGY,
+        split_conv.STRATEGY,
         *tensor_cores.STRATEGIES,
     ),
 )

@@ -10,7 +10,8 @@ from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import along
 from compiler.strategies.choice import product
-from compiler.strategies.cuda import split_products, stored_products, tensor_products
+from compiler.strategies.cuda import stored_products, tensor_products
+from compiler.strategies.cuda.split import split_products
 from tests.cpu.contractions import Case, dense
 from tests.cpu.test_strategies import with_epilogue
 from tests.gpu.products import Problem

@@ -11,7 +11,8 @@ import pytest
 from backends.cuda.run.backend import CudaBackend
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
-from compiler.strategies.cuda import split_products, stored_products
+from compiler.strategies.cuda import stored_products
+from compiler.strategies.cuda.split import split_products
 from compiler.strategies.cuda.tensor_products import BF16, FLOAT32, TF32
 from tests.cpu.contractions import program
 from tests.gpu.tensor_cases import (

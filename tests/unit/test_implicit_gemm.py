@@ -22,8 +22,9 @@ from compiler.layout.write_tables import write_tables
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import split_products, stored_products, tensor_products
+from compiler.strategies.cuda import stored_products, tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES, sides, tiling
+from compiler.strategies.cuda.split import split_products
 from compiler.strategies.cuda.tensor_cores import PASSES, STORED, TF32, TF32X3
 from compiler.strategies.permissions import permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program

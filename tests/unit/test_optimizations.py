@@ -63,6 +63,7 @@ STRATEGIES = {
     "tensor_conv_stored": ("resnet20", "cuda", "mixed"),
     "tensor_conv_weights_stored": ("resnet20", "cuda", "mixed"),
     "split_products": ("transformer", "cuda", "float32", "1024"),
+    "split_conv": ("convnet_l5", "cuda", "float32"),
     "tensor_products_float32": ("mlp", "cuda", "float32", "4094"),
     "tensor_products_tf32": ("mlp", "cuda", "tf32", "4094"),
     "tensor_products_bf16": ("mlp", "cuda", "bf16", "4094"),

@@ -20,7 +20,8 @@ from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import split_products, tensor_products
+from compiler.strategies.cuda import tensor_products
+from compiler.strategies.cuda.split import split_products
 from compiler.strategies.cuda.stored_products import Product
 from compiler.strategies.cuda.tensor_products import (
     BF16,

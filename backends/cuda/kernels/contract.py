@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
@@ -37,7 +38,6 @@ from compiler.strategies.cuda import (
     grouped_conv,
     implicit_gemm,
     matmul,
-    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -45,9 +45,10 @@ from compiler.strategies.cuda import (
     tensor_products,
 )
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
+from compiler.strategies.cuda.split import split_conv, split_products
 from compiler.strategies.cuda.vendor import cublaslt, cudnn
 
-UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES, split_products.NAME})
+UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES, split_products.NAME, split_conv.NAME})
 """Strategies of products whose tiles two warpgroups sum."""
 PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *UNITS})
 """Strategies of products of two matrices."""
@@ -75,7 +76,13 @@ _FACTORS: Final = {
 """What a kind of stored_products is called in its template."""
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
+SPLITS_OF_PIXELS: Final = MappingProxyType({"split_pixels": "nl_split_pixels"})
+SPLITS_OF_TERMS: Final = MappingProxyType({"largest_of_pixels": "nl_find_largest", "split_terms": "nl_split_terms"})
+"""The kernels before that of split_conv, and their functions: where pixels are rows, and where they are terms."""
+GATHERED: Final = frozenset({stored_products.CONV, split_conv.NAME})
+"""Strategies of convolutions whose pixels the copy engine gathers."""
 _SPLIT_CALL: Final = "nl_split_product"
+_SPLIT_CONV: Final = "nl_split_conv"
 _OF_GROUPS: Final = {
     grouped_conv.NAME: ("nl_groups", "nl_column"),
     grouped_conv.WEIGHTS: ("nl_group_weights", "nl_group_filter"),
@@ -160,6 +167,13 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy == split_products.NAME:
         factors = Shared(SPLIT_FACTORS, "nl_split_factors", "nl_product", "", _SPLITTING, part=SPLIT_FACTORS)
         return [factors, *map(_split_kind, range(split_products.NUMBERS))]
+    if strategy == split_conv.NAME:
+        terms = bool(dict(contract.literals)["weights"])
+        before = [
+            Shared(name, call, "nl_product", "", _SPLITTING, part=name)
+            for name, call in (SPLITS_OF_TERMS if terms else SPLITS_OF_PIXELS).items()
+        ]
+        return [*before, *(_split_conv_kind(n, terms) for n in range(len(split_conv.COLUMNS)))]
     if strategy in stored_products.BYTES:
         numbers = range(stored_products.NUMBERS)
         return [_stored_kind(name, suffix) for suffix in dict.fromkeys(stored_suffix(name, n) for n in numbers)]
@@ -252,6 +266,14 @@ def _split_kind(number: int) -> Shared:
     return Shared(name, call, "nl_product", "nl_sums", 1, numbers, stored_block(""), name, "nl_begin_ring();")
 
 
+def _split_conv_kind(number: int, terms: bool) -> Shared:
+    """The kernel of split_conv of a tile; `terms`: pixels are terms."""
+    wide, resident = split_conv.COLUMNS[number], split_conv.RESIDENT[number]
+    name, early = f"{split_conv.NAME}{'_of_terms' * terms}_{wide}", "nl_begin_gathering(nl_t);"
+    call = f"{_SPLIT_CONV}<{wide}, {_truth(terms)}>"
+    return Shared(name, call, "nl_product", "nl_sums", resident, frozenset({number}), stored_block(""), name, early)
+
+
 def stored_suffix(kind: str, number: int) -> str:
     """Of the kernel of a tile of stored_products."""
     across = _ACROSS[number % len(_ACROSS)]
@@ -333,7 +355,8 @@ def shared_names(
         "units": any(c.strategy in UNITS for t, c in products if t.index in kernels),
         "tensor_sums": depthwise or any(c.strategy in UNITS for t, c in products),
         "tile_sums": any(c.sums for t, c in contracts if t.index in kernels or t.index in called),
-        "factors_split": any(c.strategy == split_products.NAME for _, c in products),
+        "factors_split": any(c.strategy in {split_products.NAME, split_conv.NAME} for _, c in products),
+        "pixels_split": any(c.strategy == split_conv.NAME for _, c in products),
         **_ring_names(shared, used, depthwise),
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
@@ -365,7 +388,7 @@ def _tile_names(of_matmul: Callable[[int], bool], of_gemm: Callable[[int], bool]
 def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     """Arguments of the skeletons of convolutions."""
     families = {direct.family(c.strategy) for c in contracts}
-    units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, stored_products.CONV in families
+    units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, bool(families & GATHERED)
     found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
     found |= {"of_weights": families & set(map(direct.family, direct.FILTERS)), "group_rows": grouped_conv.ROWS}
     found |= {"depthwise_wide": depthwise_conv.WIDE[0], "depthwise_taps": depthwise_conv.IN_REGISTERS}
@@ -375,13 +398,19 @@ def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
 def _ring_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]], depthwise: bool) -> Mapping[str, Any]:
     """Arguments of the skeletons of kernels that have a ring, stored_products and split_products; each None where no
     kernel of it is printed; those of depthwise_conv have their sums where a ring would be."""
-    sums, factors = (any(s.call.startswith(x) for s in shared) for x in (_SPLIT_CALL, "nl_split_factors"))
-    stored = _stored_names([s for s in shared if s.early and not s.call.startswith(_SPLIT_CALL)], used)
-    split = {"sums": sums, "factors": factors, "stages": split_products.STAGES}
+    called = {s.call.split("<")[0] for s in shared}
+    own = {"sums": _SPLIT_CALL in called, "factors": "nl_split_factors" in called, "gathered": _SPLIT_CONV in called}
+    own |= {"pixels": not called.isdisjoint(SPLITS_OF_PIXELS.values())}
+    own |= {"terms": not called.isdisjoint(SPLITS_OF_TERMS.values())}
+    others = (_SPLIT_CALL, _SPLIT_CONV)
+    stored = _stored_names([s for s in shared if s.early and not s.call.startswith(others)], used)
+    of_products, of_convs = (split_products.SIZE,) * own["sums"], split_conv.COLUMNS * own["gathered"]
+    split: dict[str, Any] = {**own, "columns": sorted({*of_products, *of_convs}), "stages": split_products.STAGES}
     split |= {"block": split_products.BLOCK, "size": split_products.SIZE}
+    split["tiles"] = [{"columns": n, "stages": k} for n, k in zip(split_conv.COLUMNS, split_conv.STAGES, strict=True)]
     most = max(*stored_products.STAGES, *stored_products.STAGES_HELD)
-    ring = {"line": stored_products.LINE, "stages": most} if stored or sums or factors or depthwise else None
-    return {"ring": ring, "stored": stored, "split": split if sums or factors else None}
+    ring = {"line": stored_products.LINE, "stages": most} if stored or any(own.values()) or depthwise else None
+    return {"ring": ring, "stored": stored, "split": split if any(own.values()) else None}
 
 
 def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:
@@ -423,6 +452,9 @@ class _Printer:
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
         self.sides, self.factors = sides_of(k.template, contract.nest), _factors(k.template, contract)
+        if contract.strategy == split_conv.NAME and dict(contract.literals)["weights"]:
+            r = direct.roles(k.template, contract)
+            self.sides = replace(self.sides, m=(r.r, r.s, r.c))
 
     def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
@@ -475,7 +507,7 @@ class _Printer:
         matrices, m = contract.strategy == matmul.NAME, self.extent(self.sides.m)
         found = {f"of[{n}].{member}": x for n in (0, 1) for member, x in self.operand(n, matrices)}
         k = self.extent(self.sides.k)
-        if contract.strategy == stored_products.CONV:
+        if contract.strategy in GATHERED:
             m, k = (self.gathered(contract, side) for side in (self.sides.m, self.sides.k))
         found |= {"m": m / rests if rests > 1 else m, "n": self.extent(self.sides.n), "k": k}
         column = self.k.extent
@@ -483,13 +515,15 @@ class _Printer:
         found |= {"depth": column("s_depth"), "by_m": _truth(self.by_m())}
         if contract.strategy in stored_products.BYTES:
             found["outer"] = len(self.sides.batch)
-        if contract.strategy == split_products.NAME:
+        if contract.strategy in {split_products.NAME, split_conv.NAME}:
             found["split"] = cast("nl_u8 *", self.k.pointers["workspace"])
             blocks = enumerate(("s_row_blocks", "s_column_blocks"))
             found |= {f"blocks[{n}]": form("(nl_u32){}", column(x)) for n, x in blocks}
         for weight in {s.weight for s in contract.sums if s.weight}:
             found["row_weights"] = self.k.pointers[weight]
-        window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
+        if contract.strategy == split_conv.NAME:
+            found |= direct.apart_in_memory(self.k, contract)
+        window = direct.window_of(self.k, contract) if contract.strategy in GATHERED else ()
         return found | {f"window.{name}": x for name, x in window}
 
     def gathered(self, contract: l2.Contract, side: Sequence[str]) -> Code:
@@ -532,7 +566,7 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
 def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:
     """The members of the operands, and what a thread does with its sums."""
     p = _Printer(k, contract)
-    gathered = contract.strategy == stored_products.CONV
+    gathered = contract.strategy in GATHERED
     div = direct.roles(k.template, contract).row.axis.div if gathered else 1
     product = p.operands(contract, div**2)
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
@@ -548,5 +582,7 @@ def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], S
         return product, tile.one_by_one()
     outs = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     channels = direct.roles(k.template, contract).c if gathered else ""
-    tile = replace(tile, own=apart(p.nest, "nl_own", fast), outs=outs)
-    return product, Lines(replace(tile, channels=p.extent([channels]) if channels in fast else None), contract).all()
+    tile = replace(tile, channels=p.extent([channels]) if channels in fast else None)
+    if contract.strategy == split_conv.NAME and len(fast) > 1:  # neighbours of several dims
+        return product, tile.several()
+    return product, Lines(replace(tile, own=apart(p.nest, "nl_own", fast), outs=outs), contract).all()

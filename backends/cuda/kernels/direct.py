@@ -13,15 +13,27 @@ numbers of blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.cuda.kernels.nests.nest import NestPrinter
-from backends.cuda.kernels.stores import Lines, Tile, apart, epilogue, loaded, unrolled
-from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, member, name
+from backends.cuda.kernels.stores import (
+    Lines,
+    Tile,
+    apart,
+    epilogue,
+    fields,
+    loaded,
+    read_of,
+    sum_and_fields,
+    taken,
+    together,
+    unrolled,
+)
+from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
@@ -35,6 +47,7 @@ from compiler.strategies.cuda import (
     tensor_conv_weights,
 )
 from compiler.strategies.cuda.direct_conv import Window
+from compiler.strategies.cuda.split import split_conv
 
 DEPTHWISE: Final = frozenset({depthwise_conv.NAME, depthwise_conv.WEIGHTS})
 GROUPED: Final = frozenset({grouped_conv.NAME, grouped_conv.WEIGHTS, *DEPTHWISE})
@@ -153,26 +166,6 @@ def family(strategy: str) -> str:
     return strategy if parts_of(strategy) is None else strategy.rpartition("_")[0]
 
 
-def _fields(loads: Mapping[str, Let]) -> list[Let]:
-    """Of a structure of locals."""
-    return [Let(x.type, x.name) for x in loads.values()]
-
-
-def _sum_and_fields(loads: Mapping[str, Let]) -> Struct:
-    """That structure, with the sum of a point."""
-    return Struct("struct nl_read", [Let("real", name("sum")), *_fields(loads)])
-
-
-def _read(loads: Mapping[str, Let], *first: str) -> Code:
-    """Such a structure, with the values of the locals."""
-    return braces(*first, *(x.value for x in loads.values() if x.value is not None), type="nl_read")
-
-
-def _taken(loads: Mapping[str, Let], structure: str) -> list[Stmt]:
-    """The locals, from that structure."""
-    return [replace(x, value=member(code(structure), x.name)) for x in loads.values()]
-
-
 class _Printer:
     """The texts of one convolution."""
 
@@ -287,11 +280,11 @@ class _Printer:
         read = [constants("int", nl_q=f"nl_own.q + {place}"), self.indices(j="nl_own.j + nl_q")]
         store = [self.indices(j=f"nl_own.j + nl_own.q + {place}")]
         return [
-            _sum_and_fields(loads),
+            sum_and_fields(loads),
             constants("nl_strips", nl_own="nl_s"),
             self.indices(n="nl_own.n", i="nl_own.i"),
             Let(_SUMS, name("nl_at"), call("nl_in_shared", "nl_own.at"), const=False),
-            self.over_outs(self._together(loads, "nl_p", 4, j, end, read, store, "nl_at[nl_q]"), Kind.ONCE),
+            self.over_outs(together(self.nest, loads, "nl_p", 4, j, end, read, store, "nl_at[nl_q]"), Kind.ONCE),
         ]
 
     def pixels(self) -> list[Stmt]:
@@ -310,9 +303,9 @@ class _Printer:
         one = [Do("nl_finish(nl_o, nl_at, nl_load(nl_o))")]
         return [
             *start,
-            Struct("struct nl_read", _fields(loads)),
-            Closure("nl_load", [out], [Leave("return", _read(loads))]),
-            Closure("nl_finish", given, [*_taken(loads, "nl_x"), *end]),
+            Struct("struct nl_read", fields(loads)),
+            Closure("nl_load", [out], [Leave("return", read_of(loads))]),
+            Closure("nl_finish", given, [*taken(loads, "nl_x"), *end]),
             Let("nl_i64", o, "nl_own.o", const=False),
             first,
             For(o, None, None, several, "4 * nl_own.by_o", kind=Kind.ONCE, test=four),
@@ -393,31 +386,8 @@ class _Printer:
         if not loads:
             alone = [row, when(i >= end, Leave("break")), *epilogue(self.nest, "nl_own.at[nl_q]")]
             return [*own, unrolled("nl_q", many, alone)]
-        together = self._together(loads, "nl_q", many, i, end, [row], [row], "nl_own.at[nl_q]")
-        return [*own, _sum_and_fields(loads), *together]
-
-    def _together(
-        self,
-        loads: Mapping[str, Let],
-        var: str,
-        many: int,
-        dim: Code,
-        end: Code,
-        read: Sequence[Stmt],
-        store: Sequence[Stmt],
-        at: str,
-    ) -> list[Stmt]:
-        """What so many points of `dim` below `end` read is loaded, then each is computed and stored. `read`, `store`:
-        the declarations of `dim` in both loops over `var`; `at`: the sum of a point."""
-        x = f"nl_x[{var}]"
-        first = [*read, when(dim < end, Set(code(x), _read(loads, at)))]
-        then = [
-            *store,
-            when(dim >= end, Leave("continue")),
-            *_taken(loads, x),
-            *epilogue(self.nest, f"{x}.sum", loads),
-        ]
-        return [Let("nl_read", code(f"nl_x[{many}]")), unrolled(var, many, first), unrolled(var, many, then)]
+        rows = together(self.nest, loads, "nl_q", many, i, end, [row], [row], "nl_own.at[nl_q]")
+        return [*own, sum_and_fields(loads), *rows]
 
     def operands(self) -> dict[str, Operand]:
         """The members of nl_convolution, or of nl_weights."""
@@ -440,7 +410,7 @@ class _Printer:
 
 
 def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
-    """The members of nl_window of a convolution by stored_conv."""
+    """The members of nl_window of a convolution whose pixels the copy engine gathers."""
     p = _Printer(k, contract)
     r = p.roles
     found: list[tuple[str, Operand]] = [("by_n", p.stride(r.image, r.n))]
@@ -462,10 +432,21 @@ def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
     return [*found, ("channels", cast("nl_i32", channels)), ("groups", groups)]
 
 
+def apart_in_memory(k: Kernel, contract: l2.Contract) -> dict[str, Operand]:
+    """Members of nl_product of a convolution by split_conv: pixels of the image; elements between its channels, and
+    those of the other operand."""
+    p = _Printer(k, contract)
+    r = p.roles
+    pixels = cast("nl_u32", p.extent(r.n) * p.seen(r.row) * p.seen(r.col))
+    other = (r.o, r.n, r.i, r.j) if dict(contract.literals)["weights"] else (r.o, r.c, r.r, r.s)
+    by = {f"other_by[{n}]": p.stride(r.other, d) for n, d in enumerate(other)}
+    return {"pixels": pixels, "channel_by": p.stride(r.image, r.c), **by}
+
+
 def gathered_pixels(
     template: l2.Template, contract: l2.Contract, number: Number, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], int, tuple[tuple[int, int], ...], tuple[int, int]]:
-    """The image of a convolution by stored_conv as the tensor copy engine sees it (TensorMap of launch_work.py):
+    """The image of such a convolution as the tensor copy engine sees it (TensorMap of launch_work.py):
     extents, strides in bytes, box, `size` of an element, corners, steps. `number`: of a literal or a column."""
     r = roles(template, contract)
     dims = {d.name: number(d.extent) for d in contract.nest.dims}
@@ -479,7 +460,12 @@ def gathered_pixels(
     (by_n,) = (number(a.stride) for a in template.strided[r.image].axes if a.terms == ((r.n, 1),))
     pixels = stored_products.CHANNELS if dict(contract.literals)["weights"] else stored_products.ROWS
     box, steps = (stored_products.CHANNELS, pixels), (r.col.step, r.row.step)
-    return (dims[r.c], *seen, dims[r.n]), (*by, size * by_n), box, size, tuple(edges), steps
+    channels = dims[r.c]
+    if contract.strategy == split_conv.NAME:  # in parts, as its first kernel writes them
+        channels = split_conv.numbers_of(channels)
+        by = [size * channels, size * channels * seen[0]]
+        by_n = channels * seen[0] * seen[1]
+    return (channels, *seen, dims[r.n]), (*by, size * by_n), box, size, tuple(edges), steps
 
 
 def convolved(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Sequence[Stmt]]:

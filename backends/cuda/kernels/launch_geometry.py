@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
+from backends.cuda.kernels.contract import GATHERED, LIBRARY, SPLIT_FACTORS, SPLITS_OF_PIXELS, SPLITS_OF_TERMS, sides_of
 from backends.cuda.kernels.direct import (
     DEPTHWISE,
     FILTERS,
@@ -58,7 +58,6 @@ from compiler.strategies.cuda import (
     fft_conv,
     grouped_conv,
     matmul,
-    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -68,8 +67,15 @@ from compiler.strategies.cuda.direct_conv import Window
 from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.fused_attention import ROWS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
+from compiler.strategies.cuda.split import split_conv, split_products
 from compiler.strategies.cuda.stored_products import Matrix, joined, matrix_of, shape_of, size_of
 
+WORKSPACE: Final = "workspace"
+"""The formal of the array that the kernels of a contraction pass to each other."""
+_FIRST_OF_TERMS: Final = next(iter(SPLITS_OF_TERMS))
+"""That looks at rows alone."""
+_SPLITTING: Final = frozenset({SPLIT_FACTORS, *SPLITS_OF_PIXELS, *SPLITS_OF_TERMS})
+"""Kernels that make parts of operands for others."""
 _AXES: Final = 5
 """Of a tensor map."""
 
@@ -160,7 +166,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(w.template, contract.nest)
     batch, m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n))
-    if contract.strategy == stored_products.CONV:  # pixels with the same rests are a product
+    if contract.strategy in GATHERED:  # pixels with the same rests are a product
         r = roles(w.template, contract)
         batch, m = batch * r.row.axis.div**2, m // r.row.axis.div**2
         if r.c in found.m:  # its channels come in whole groups
@@ -175,11 +181,16 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     numbers, kind = w.column("s_tile").tolist(), contract.strategy
 
     def more(function: CompiledFunction, rows: list[int]) -> dict[str, Any]:
-        if function.name == SPLIT_FACTORS:
-            return {"parts": w.column("s_row_blocks") + w.column("s_column_blocks"), "places": None, "memory": 0}
+        if function.name in _SPLITTING:
+            rows_alone = function.name == _FIRST_OF_TERMS
+            found = w.column("s_row_blocks") + (0 if rows_alone else w.column("s_column_blocks"))
+            return {"parts": found, "places": None, "memory": 0}
         if kind == split_products.NAME:
             return {"shared": split_products.shared_bytes()}
         here = [numbers[r] for r in rows]
+        if kind == split_conv.NAME:
+            pixels = tuple(_maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows))
+            return {"maps": pixels, "shared": max(map(split_conv.shared_bytes, here))}
         if kind not in stored_products.BYTES:
             return {"shared": tensor_products.shared_bytes(kind, here)}
         shared, enough = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
@@ -196,13 +207,16 @@ def _maps(w: Work, contract: l2.Contract, rows: Iterable[int]) -> tuple[TensorMa
         return x if isinstance(x, int) else int(w.column(x)[row])
 
     made = (tensor_maps(w.template, contract, w.launch.lo + r, partial(number, row=r)) for r in rows)
-    return tuple(m for pair in made for m in pair)
+    return tuple(m for one in made for m in one)
 
 
-def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: Number) -> tuple[TensorMap, TensorMap]:
-    """What the tensor copy engine is told of the row operand and of the column operand of one row. Axes are, from the
+def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: Number) -> tuple[TensorMap, ...]:
+    """What the tensor copy engine is told of the row operand and of the column operand of one row (of split_conv: of
+    the pixels). Axes are, from the
     fastest on, the contiguous one of side and terms, the other one, and the batch dims from the last to the first;
     those that there are not have extent 1. `number`: of a literal or a column."""
+    if contract.strategy == split_conv.NAME:
+        return (TensorMap(WORKSPACE, row, *gathered_pixels(template, contract, number, 2)),)
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(template, contract.nest)
     _, *across = shape_of(number("s_tile"))
@@ -258,6 +272,8 @@ def _shapes(strategy: str) -> list[tuple[int, int]]:
         return [(tensor_products.ROWS, n) for n in tensor_products.COLUMNS]
     if strategy == split_products.NAME:
         return [(split_products.SIZE,) * 2] * split_products.NUMBERS
+    if strategy == split_conv.NAME:
+        return [(stored_products.ROWS, n) for n in split_conv.COLUMNS]
     return [(x.m, x.n) for x in TILES]
 
 

@@ -143,10 +143,10 @@ def in_blocks(
 def in_kernels(
     w: Work, parts: Ints, words: Ints, more: Callable[[CompiledFunction, list[int]], dict[str, Any]]
 ) -> list[Call]:
-    """All rows, in the kernels of their tiles (`s_tile`): so many blocks of each, with words of memory; `more`: what
-    else the call of a kernel for some of them has."""
+    """All rows, in the kernels of their tiles (`s_tile`), in the order of the kernels: so many blocks of each, with
+    words of memory; `more`: what else the call of a kernel for some of them has."""
     calls = list[Call]()
-    for function in sorted(w.kernel.functions, key=lambda x: x.name):
+    for function in w.kernel.functions:
         rows = np.arange(len(parts), dtype=np.int64)
         if function.tiles:
             rows = rows[np.isin(w.column("s_tile"), function.tiles)]

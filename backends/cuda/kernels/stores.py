@@ -8,15 +8,15 @@ Does not: sum, or choose which sums a thread has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nests.lines import besides, even, held, many_of
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
-from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, name
+from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, member, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, moved, when
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
@@ -25,6 +25,8 @@ MOMENTS: Final = ("mean", "square", "weight")
 """Sums over tiles that a thread has together."""
 _AHEAD: Final = 4
 """Lines of NEIGHBOURS that a thread reads before it needs them."""
+_TOGETHER: Final = 32
+"""Sums, and elements that belong to them, that a thread reads before it stores the first one."""
 _SLOW: Final = "nl_s.slow + (nl_e >> nl_s.bits)"
 
 
@@ -57,6 +59,45 @@ def unrolled(var: str, many: int, body: Sequence[Stmt], then: Sequence[Set] = ()
     alone = len(body) == 1 and not isinstance(body[0], For)
     style = Style.NEXT if alone else Style.BRACES
     return For(name(var), 0, many, body, type="int", kind=Kind.UNROLLED, style=style, then=then)
+
+
+def fields(loads: Mapping[str, Let]) -> list[Let]:
+    """Of a structure of locals."""
+    return [Let(x.type, x.name) for x in loads.values()]
+
+
+def sum_and_fields(loads: Mapping[str, Let]) -> Struct:
+    """That structure, with the sum of a point."""
+    return Struct("struct nl_read", [Let("real", name("sum")), *fields(loads)])
+
+
+def read_of(loads: Mapping[str, Let], *first: str) -> Code:
+    """Such a structure, with the values of the locals."""
+    return braces(*first, *(x.value for x in loads.values() if x.value is not None), type="nl_read")
+
+
+def taken(loads: Mapping[str, Let], structure: str) -> list[Stmt]:
+    """The locals, from that structure."""
+    return [replace(x, value=member(code(structure), x.name)) for x in loads.values()]
+
+
+def together(
+    nest: NestPrinter,
+    loads: Mapping[str, Let],
+    var: str,
+    many: int,
+    dim: Code,
+    end: Code,
+    read: Sequence[Stmt],
+    store: Sequence[Stmt],
+    at: str,
+) -> list[Stmt]:
+    """What so many points of `dim` below `end` read is loaded, then each is computed and stored. `read`, `store`: the
+    declarations of `dim` in both loops over `var`; `at`: the sum of a point."""
+    x = f"nl_x[{var}]"
+    first = [*read, when(dim < end, Set(code(x), read_of(loads, at)))]
+    then = [*store, when(dim >= end, Leave("continue")), *taken(loads, x), *epilogue(nest, f"{x}.sum", loads)]
+    return [Let("nl_read", code(f"nl_x[{many}]")), unrolled(var, many, first), unrolled(var, many, then)]
 
 
 def _structure(called: str, fields: Sequence[Let], values: Iterable[Code]) -> list[Stmt]:
@@ -112,6 +153,22 @@ class Tile:
         ]
         loop = For(name("nl_e"), "threadIdx.x", "nl_s.size", each, BLOCK, "int", Kind.ONCE)
         return [*_line(code("threadIdx.x")), *self.batch, *self.of_fast, loop]
+
+    def several(self) -> list[Stmt]:
+        """All sums of a tile on matrix units: of several lines what belongs to them is read before the first one is
+        stored."""
+        loads, at = loaded(self.nest), "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]"
+        many = min(_TOGETHER // 2, _TOGETHER // (1 + len(loads)))
+        place = [
+            constants("int", nl_e=f"nl_first + nl_u * {BLOCK}"),
+            constants("nl_i64", nl_slow=_SLOW),
+            *self.of_slow,
+        ]
+        end = Let("nl_i64", name("nl_end"), "nl_least(nl_s.slow_end, nl_s.slow + (nl_s.size >> nl_s.bits))")
+        each = together(self.nest, loads, "nl_u", many, name("nl_slow"), name("nl_end"), place, place, at)
+        loop = For(name("nl_first"), "threadIdx.x", "nl_s.size", each, many * BLOCK, "int", Kind.ONCE)
+        line = _line(code("threadIdx.x"), self.channels)
+        return [sum_and_fields(loads), *line, *self.batch, *self.of_fast, end, loop]
 
 
 class Lines:

@@ -157,6 +157,15 @@ SPLIT_RATE, SPLIT_LAUNCH_US = 2.6e6, 2.0
 """Bytes that are read and written in a microsecond where factors are split, most of which the second cache holds; what
 that takes as a launch of its own."""
 
+SPLIT_CONV_RATE: Final = 2.6e6
+"""As SPLIT_RATE, of split_conv."""
+SPLIT_CONV_STEP_US: Final = (1.2, 0.8)
+"""As SPLIT_STEP_US, of split_conv, by number of the tile, of a block among those that a processor holds."""
+SPLIT_CONV_ALONE_US: Final = ((1.2, 0.85), (1.2, 1.4))
+"""Of one that has a processor for itself: where pixels are rows, and where they are terms."""
+SPLIT_CONV_START_US: Final = (8.0, 6.0)
+"""Of the blocks that a processor holds beside their stages."""
+
 # ------------------------------------------------------------------------- convolutions by Fourier transforms
 
 FFT_RATE: Final = {16: 3.2e6, 32: 2.8e6, 64: 1.8e6}

@@ -3,8 +3,8 @@
 A block owns 64 queries of a head and walks over tiles of keys; for gradients, blocks own queries, others keys and
 values, and compute scores again from two numbers a step (Dao et al. 2022, "FlashAttention"). Factors of products are
 numbers of bf16, numbers of fp16, or sums of two of fp16, where 16 lines of a tile have a scale of their own (as in
-compiler/strategies/cuda/split_products.py): what is left out of a product is below 2^-8, 2^-10 and 2^-21 of it, and
-of two parts the sums of the unit, which are truncated, are added up with rounding every 16 terms.
+compiler/strategies/cuda/split/split_products.py): what is left out of a product is below 2^-8, 2^-10 and 2^-21 of it,
+and of two parts the sums of the unit, which are truncated, are added up with rounding every 16 terms.
 
 Assumes: row-major tensors of float32 or bf16.
 Guarantees: taken only where `numerics: {products: ...}` permits it, or activations are bf16, and where it is faster by

@@ -319,10 +319,7 @@ def _convolution(p: Problem, image: int) -> Product:
         raise NotApplicable("its pixels with the same rests see different numbers of others")
     refuse_if(x.c % (ALIGNED // 2), f"its channels are no multiple of {ALIGNED // 2}")
     _, rows, cols, channels = p.axes(image)
-    extents = p.operands[image].shape[1:3]
-    edges = (corners(a.const, w, e) for a, w, e in zip((rows, cols), (x.rows, x.cols), extents, strict=True))
-    if not all(corner in _CORNERS for edge in edges for corner in edge):
-        raise NotApplicable("its window begins or ends where the copy engine cannot")
+    refuse_corners((rows.const, cols.const), x, p.operands[image].shape[1:3])
     pixels, window = x.n * x.i * x.j, x.rows.taps * x.cols.taps * rounded(x.c, CHANNELS)
     (c,) = (d for d, _ in channels.terms)
     weights = {d for d in p.extents if (d in p.out) != forward}
@@ -337,6 +334,14 @@ def _convolution(p: Problem, image: int) -> Product:
     refuse_if(min(m, x.o, k) < LEAST, "it would leave most of a tile empty")
     literals = ("image", image), ("weights", int(not forward))  # which operand is walked; what the sums are
     return Product((rests, m, x.o, k), (not forward, across), literals)
+
+
+def refuse_corners(first: Sequence[int], x: direct_conv.Convolution, extents: Sequence[int]) -> None:
+    """Raises NotApplicable where the copy engine cannot gather the pixels of an image with these rows and columns;
+    `first`: where the first output's tap that is counted as the first one is."""
+    edges = (corners(a, w, e) for a, w, e in zip(first, (x.rows, x.cols), extents, strict=True))
+    if not all(corner in _CORNERS for edge in edges for corner in edge):
+        raise NotApplicable("its window begins or ends where the copy engine cannot")
 
 
 def _is_across(p: Problem, operand: int, c: str, window: Sequence[str]) -> bool | None:

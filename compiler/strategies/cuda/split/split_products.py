@@ -103,10 +103,15 @@ def variants(p: Problem) -> list[Choice]:
     def made(t: Tiling) -> Choice:
         many = batch * -(-m // SIZE) * -(-n // SIZE)
         found = tiled(p, NAME, t, many, SIZE * SIZE, microseconds=t.microseconds, joined=True, wins=True)
-        named = (*found.columns, ("s_row_blocks", rows), ("s_column_blocks", columns))
-        return replace(found, columns=named, scratch_bytes=found.scratch_bytes + 4 * elements, workspace=elements)
+        return with_blocks(found, rows, columns, elements)
 
     return choices(made, tilings(found, p.device))
+
+
+def with_blocks(found: Choice, rows: int, columns: int, elements: int) -> Choice:
+    """With so many blocks of both operands, in an array of so many elements."""
+    named = (*found.columns, ("s_row_blocks", rows), ("s_column_blocks", columns))
+    return replace(found, columns=named, scratch_bytes=found.scratch_bytes + 4 * elements, workspace=elements)
 
 
 STRATEGY: Final = Strategy(NAME, _match, found_by(variants), "float32")
