@@ -33,6 +33,7 @@ RUNS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "pooled_inhibition": ("raster", {}),
     "izhikevich_patterns": ("trace", {}),
     "distal_reward": ("evolution", {"duration": "100 s"}),
+    "polychronization": ("raster", {"duration": "1 s"}),
     "spiking_conv": ("maps", {}),
     "reservoir": ("training", {}),
     "resnet20": ("training", {}),

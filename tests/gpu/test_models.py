@@ -38,6 +38,7 @@ OTHERS: dict[str, tuple[dict[str, str], int]] = {
     "pooled_inhibition": ({}, 200),
     "ring_10k": ({"n": "50"}, 1000),
     "distal_reward": ({}, 1000),
+    "polychronization": ({}, 1000),
     "multi_area_structure": ({}, 300),
 }
 """Settings and steps of the other spiking models."""

@@ -24,6 +24,7 @@ SIMULATED = {
     "pooled_inhibition": "100 ms",
     "tied_stdp": "50 ms",
     "distal_reward": "20 ms",
+    "polychronization": "50 ms",
     "ring_10k": "5 ms",
     "microcircuit": "5 ms",
 }

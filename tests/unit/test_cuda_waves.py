@@ -49,6 +49,7 @@ SPIKING = (
     "izhikevich_patterns",
     "pooled_inhibition",
     "distal_reward",
+    "polychronization",
     "spiking_conv",
 )
 LARGE = (*SPIKING, pytest.param("multi_area_structure", marks=pytest.mark.slow))
