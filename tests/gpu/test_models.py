@@ -39,6 +39,7 @@ OTHERS: dict[str, tuple[dict[str, str], int]] = {
     "ring_10k": ({"n": "50"}, 1000),
     "distal_reward": ({}, 1000),
     "polychronization": ({}, 1000),
+    "synfire": ({}, 700),
     "multi_area_structure": ({}, 300),
 }
 """Settings and steps of the other spiking models."""

@@ -25,6 +25,7 @@ SIMULATED = {
     "tied_stdp": "50 ms",
     "distal_reward": "20 ms",
     "polychronization": "50 ms",
+    "synfire": "20 ms",
     "ring_10k": "5 ms",
     "microcircuit": "5 ms",
 }

@@ -50,6 +50,7 @@ SPIKING = (
     "pooled_inhibition",
     "distal_reward",
     "polychronization",
+    "synfire",
     "spiking_conv",
 )
 LARGE = (*SPIKING, pytest.param("multi_area_structure", marks=pytest.mark.slow))
