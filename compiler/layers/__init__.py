@@ -14,6 +14,7 @@ from compiler.layers.augment import AUGMENT, DROPOUT, NOISE, RANDOM_CROP, RANDOM
 from compiler.layers.conv import CONVS, TRANSPOSED
 from compiler.layers.dense import DENSE
 from compiler.layers.elementwise import ACTIVATION, ADD, GLU, MAP, MULTIPLY, PRELU, SCALE_SHIFT, STOP_GRADIENT
+from compiler.layers.matmul import MATMUL
 from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, RMS_NORM, SOFTMAX
 from compiler.layers.pool import POOLS
 from compiler.layers.recurrent import GRU, LSTM, RNN
@@ -27,7 +28,7 @@ __all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
 
 KINDS: Final[tuple[LayerKind, ...]] = (
     DENSE, *CONVS, *TRANSPOSED, *POOLS, *ADAPTIVE, UPSAMPLE, PAD,
-    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, REDUCE,
+    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, MATMUL, REDUCE,
     SCALE_SHIFT, MAP, ACTIVATION, PRELU, GLU, STOP_GRADIENT,
     SOFTMAX, LOG_SOFTMAX,
     DROPOUT, NOISE, AUGMENT, RANDOM_FLIP, RANDOM_CROP,

@@ -130,6 +130,18 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - avg_pool2d: {size: 2}
     - pad: {before: [4, 0, 2], mode: circular}
 """),
+    "products": ((2, 4, 5), """\
+    - matmul: {name: gram, inputs: [image, image], transposed: second}
+    - softmax: {}
+    - matmul: {name: seen, inputs: [softmax_1, image]}
+    - learned: {name: table, shape: [4, 3], init: {normal: {std: 1}}}
+    - matmul: {name: narrow, inputs: [seen, table], transposed: first}
+    - slice: {name: one, inputs: image, from: 0, to: 1}
+    - matmul: {name: both, inputs: [one, narrow], transposed: none}
+    - reshape: {name: list, inputs: one, shape: [20]}
+    - slice: {name: short, inputs: list, to: 4}
+    - matmul: {inputs: [short, both]}
+"""),
     "shared_heads": ((6, 8), """\
     - attention: {name: a, heads: 4, kv_heads: 2, size: 12, causal: true}
     - dense: {name: k, units: 4}

@@ -76,6 +76,13 @@ NETWORKS = {
     "mirrors": (IMAGE, "pad: {before: [0, 2, 1], after: [0, 1, 0], mode: reflect}\n"
                        "pad: {before: [0, 9, 1], after: [1, 1, 9], mode: replicate}\n"
                        "pad: {before: [0, 3, 1], mode: circular}"),
+    "products": ("{a: {shape: [3, 4]}, b: {shape: [2, 4, 5]}, c: {shape: [5]}, d: {shape: [3, 4]}}",
+                 "matmul: {name: p, inputs: [a, b]}\nmatmul: {name: q, inputs: [p, c]}\n"
+                 "matmul: {name: r, inputs: [c, b], transposed: second}\nmatmul: {inputs: [b, d], transposed: both}\n"
+                 "learned: {name: l, shape: [4, 2]}\nmatmul: {inputs: [a, l]}\nmatmul: {inputs: [c, c]}\n"
+                 "matmul: {inputs: [r, a], transposed: second}\nmatmul: {inputs: [q, a]}"),
+    "by_hand": (STEPS, "dense: {name: k, units: 8}\nmatmul: {name: s, inputs: [x, k], transposed: second}\n"
+                       "map: {t: 0.3 * s}\nsoftmax: {}\nmatmul: {inputs: [softmax_1, k]}\nmap: {u: tanh(t) - s}"),
     "shared_heads": (STEPS, "attention: {name: s, heads: 4, kv_heads: 2, size: 12, causal: true}\n"
                             "dense: {name: k, units: 4}\n"
                             "dot_attention: {inputs: [s, k, k], heads: 2, kv_heads: 1, scale: 0.3}"),

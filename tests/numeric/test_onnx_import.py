@@ -169,14 +169,49 @@ def test_attention_of_products(tmp_path: Path, mask: str) -> None:
 
 
 def test_products_that_are_no_attention(tmp_path: Path) -> None:
+    """As `matmul`: used by others than a softmax, with numbers in their places, of leading axes that differ."""
     n = onnx.helper.make_node
-    nodes = [n("Transpose", ["x"], ["t"], perm=[0, 2, 1]), n("MatMul", ["x", "t"], ["y"])]
-    instead = [n("Where", ["seen", "y", "zero"], ["m"]), n("Softmax", ["m"], ["p"]), n("MatMul", ["p", "x"], ["z"])]
-    constants = {"seen": np.tri(4, dtype=bool), "zero": np.array(0, np.float32)}
-    for more, end in (([], "y"), ([n("Relu", ["y"], ["z"])], "z"), (instead, "z")):
-        with pytest.raises(RunError) as caught:
-            import_file(_file(tmp_path, nodes + more, {"x": ("n", 4, 6)}, [end], constants), tmp_path / "m.yaml")
-        assert caught.value.code == "E0918"
+    constants = {
+        "seen": np.tri(4, dtype=bool), "zero": np.array(0, np.float32), "half": np.array(0.5, np.float32),
+        "heads": np.array([0, 4, 2, 3]), "one": np.array([1]), "offset": _small(4, 4, seed=5),
+    }  # fmt: skip
+    turn = n("Transpose", ["x"], ["t"], perm=[0, 2, 1])
+    gram = [turn, n("MatMul", ["x", "t"], ["y"])]
+    split = [
+        n("Reshape", ["x", "heads"], ["h"]), n("Transpose", ["h"], ["hp"], perm=[0, 2, 1, 3]),
+        n("Transpose", ["x"], ["x3"], perm=[0, 2, 1]), n("Slice", ["x3", "zero1", "three", "one"], ["x4"]),
+        n("Unsqueeze", ["x4", "one"], ["x5"]), n("MatMul", ["hp", "x5"], ["z"]),
+    ]  # fmt: skip
+    constants |= {"zero1": np.array([0]), "three": np.array([3])}
+    cases = {
+        "y": (gram, "transposed: second"),
+        "z_relu": ([*gram, n("Relu", ["y"], ["z_relu"])], "matmul"),
+        "z_twice": ([*gram, n("Softmax", ["y"], ["p"]), n("MatMul", ["p", "x"], ["a"]), n("MatMul", ["y", "x"], ["b"]),
+                     n("Add", ["a", "b"], ["z_twice"])], "dot_attention"),
+        "z_zero": ([*gram, n("Where", ["seen", "y", "zero"], ["m"]), n("Softmax", ["m"], ["p"]),
+                    n("MatMul", ["p", "x"], ["z_zero"])], "matmul"),
+        "z_scaled": ([*gram, n("Mul", ["y", "half"], ["s"]), n("Add", ["s", "offset"], ["o"]),
+                      n("Tanh", ["o"], ["z_scaled"])], "0.5 * "),
+        "z": (split, "matmul"),
+        "first": ([turn, n("MatMul", ["t", "x"], ["first"])], "transposed: first"),
+    }  # fmt: skip
+    x = _small(5, 4, 6, seed=9)
+    for end, (nodes, part) in cases.items():
+        used = {i for node in nodes for i in node.input}
+        folder = tmp_path / end
+        folder.mkdir()
+        path = _file(folder, nodes, {"x": ("n", 4, 6)}, [end], {k: v for k, v in constants.items() if k in used})
+        found = next(iter(_imported(folder, path, x).values()))
+        np.testing.assert_allclose(found, _expected(path, x)[0], rtol=1e-5, atol=1e-5, err_msg=end)
+        assert part in (folder / "m.yaml").read_text(), end
+
+
+def test_products_along_the_batch(tmp_path: Path) -> None:
+    n = onnx.helper.make_node
+    nodes = [n("Transpose", ["x"], ["t"], perm=[1, 0]), n("MatMul", ["x", "t"], ["y"])]
+    with pytest.raises(RunError) as caught:
+        import_file(_file(tmp_path, nodes, {"x": ("n", 4)}, ["y"]), tmp_path / "m.yaml")
+    assert caught.value.code == "E0918" and "along the batch" in caught.value.message
 
 
 def test_constants(tmp_path: Path) -> None:

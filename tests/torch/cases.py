@@ -479,6 +479,71 @@ SEQUENCES = [
       for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
 ]  # fmt: skip
 
+# ------------------------------------------------------------------------------------------ products
+
+
+def matmul(a: Shape, b: Shape, transposed: str = "none") -> Head:
+    """The factors are parts of one list."""
+    size = math.prod(a)
+    text = (
+        f"slice: {{name: $y_p, inputs: $x, to: {size}}}\nreshape: {{name: $y_a, shape: {list(a)}}}\n"
+        f"slice: {{name: $y_q, inputs: $x, from: {size}}}\nreshape: {{name: $y_b, shape: {list(b)}}}\n"
+        f"matmul: {{name: $y, inputs: [$y_a, $y_b], transposed: {transposed}}}"
+    )
+
+    def forward(w: Weights, x: Any) -> Any:
+        one, two = x[:, :size].reshape(-1, *a), x[:, size:].reshape(-1, *b)
+        one, two = (v.mT if transposed in (n, "both") else v for v, n in ((one, "first"), (two, "second")))
+        return torch.stack([torch.matmul(p, q) for p, q in zip(one, two, strict=True)])
+
+    return lines(text, (size + math.prod(b),), forward)
+
+
+def factors(rows: int, terms: int, columns: int, transposed: str) -> tuple[Shape, Shape]:
+    a, b = (rows, terms), (terms, columns)
+    return (a[::-1] if transposed in ("first", "both") else a), (b[::-1] if transposed in ("second", "both") else b)
+
+
+def by_hand(causal: bool) -> Head:
+    """Attention of two heads."""
+    hidden = "map: {$y_c: $y_s * 0.5}"
+    if causal:
+        hidden = "learned: {name: $y_l, shape: [5, 5], init: {normal: {std: 1}}}\nmap: {$y_c: $y_s * 0.5 + $y_l}"
+    parts = "\n".join(
+        f"dense: {{name: $y_{n}, inputs: $x, units: 8}}\nreshape: {{name: $y_{n}r, shape: [5, 2, 4]}}\n"
+        f"permute: {{name: $y_{n}h, axes: [1, 0, 2]}}" for n in "qkv"
+    )  # fmt: skip
+    text = (
+        f"{parts}\nmatmul: {{name: $y_s, inputs: [$y_qh, $y_kh], transposed: second}}\n{hidden}\n"
+        "softmax: {name: $y_t, inputs: $y_c}\nmatmul: {name: $y_o, inputs: [$y_t, $y_vh]}\n"
+        "permute: {name: $y_m, axes: [1, 0, 2]}\nreshape: {name: $y, shape: [5, 8]}"
+    )
+
+    def forward(w: Weights, x: Any) -> Any:
+        q, k, v = (dense(w, f"y_{n}", x).reshape(-1, 5, 2, 4).transpose(1, 2) for n in "qkv")
+        scores = q @ k.mT * 0.5 + (w["y_l.weight"] if causal else 0.0)
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(-1, 5, 8)
+
+    return lines(text, (5, 8), forward)
+
+
+PRODUCTS = [
+    *(matmul(*factors(*sizes, t), t) for sizes in ((3, 4, 5), (1, 7, 17), (16, 33, 8), (4, 1, 6))
+      for t in ("none", "first", "second", "both")),
+    *(matmul((*p, *a), (*q, *b), t) for p, q in (
+        ((2,), (2,)), ((2, 3), (2, 3)), ((2, 3), ()), ((), (3,)), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1,)))
+      for t in ("none", "second") for a, b in (factors(4, 5, 3, t),)),
+    *(matmul(a, b) for a, b in (((4,), (4,)), ((4,), (4, 3)), ((3, 4), (4,)), ((4,), (2, 4, 3)), ((2, 3, 4), (4,)))),
+    matmul((5,), (2, 3, 5), "second"),
+    lines("matmul: {name: $y, inputs: [$x, $x], transposed: second}", (3, 6), lambda w, x: x @ x.mT),
+    lines("matmul: {name: $y, inputs: [$x, $x], transposed: first}", (2, 3, 6), lambda w, x: x.mT @ x),
+    lines("learned: {name: $y_l, shape: [6, 4], init: {normal: {std: 1}}}\nmatmul: {name: $y, inputs: [$x, $y_l]}",
+          (3, 6), lambda w, x: x @ w["y_l.weight"]),
+    lines("learned: {name: $y_l, shape: [5, 3], init: {normal: {std: 1}}}\nmatmul: {name: $y, inputs: [$y_l, $x]}",
+          (2, 3, 6), lambda w, x: w["y_l.weight"] @ x),
+    by_hand(False), by_hand(True),
+]  # fmt: skip
+
 # ------------------------------------------------------------------------------------------ losses
 
 
@@ -627,6 +692,7 @@ GROUPS: Mapping[str, list[Head]] = MappingProxyType({
     "sequences": SEQUENCES,
     **{kind: list(recurrences(kind)) for kind in ("rnn", "gru", "lstm")},
     "gru_before": list(recurrences("gru", True)),
+    "products": PRODUCTS,
     "losses": list(losses()),
 })  # fmt: skip
 

@@ -147,7 +147,7 @@ LAYER = k.OneKey(
         "`concat` with the same name several times: tile",
         "`reshape` to [..., n, features], `concat` of the same name several times along the last axis, and `reshape`: "
         "repeat_interleave",
-        "`map` of a product, and `reduce: {function: sum}` after it: matmul bmm einsum",
+        "`matmul`: bmm mat_mul batch_matmul dot outer einsum",
         "`embedding`, or `one_hot` with a `map` and `reduce`: gather index_select",
         "`reduce: {function: sum}`: sum reduce_sum",
         "`reduce: {function: mean}`: mean reduce_mean",

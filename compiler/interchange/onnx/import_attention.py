@@ -3,8 +3,7 @@
 Assumes: values of layers/shared/onnx/importer.py; nodes in order.
 Guarantees: softmax(q k * scale + offset) v with any number of heads, including grouped queries, with arbitrary masks
 and offsets; causal masks are recognised. It becomes a `dot_attention`, and with an output projection an `attention`
-that includes the surrounding products as its projections. Anything else is an error (E0918), and so is a product of
-two computed tensors outside attention.
+that includes the surrounding products as its projections. Other uses of a product read a `matmul` (import_products.py).
 Does not: cache keys and values between calls.
 """
 
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx.import_batch import extents, relaid, reshape_target
+from compiler.interchange.onnx.import_products import plain_product, plain_scores
 from compiler.layers.shared.context import HIDDEN
 from compiler.layers.shared.onnx.importer import (
     Array,
@@ -125,20 +125,21 @@ def _added(mask: Array) -> Array:
 # ------------------------------------------------------------------------------------------- products
 
 
-def product_of(m: Importer, node: Any, ins: list[Any]) -> Scores:
-    """The product of two computed tensors, as attention scores. Raises RunError (E0918)."""
+def product_of(m: Importer, node: Any, ins: list[Any]) -> Scores | Computed:
+    """The product of two computed tensors, as attention scores if it may be. Raises RunError (E0918)."""
     like = next(i for i in ins if isinstance(i, Computed))
     q, k = (data(node, [held(m, node, i, like) if isinstance(i, np.ndarray) else i], moved=True) for i in ins)
     return scores_of(m, node, q, k)
 
 
-def scores_of(m: Importer, node: Any, q: Computed, k: Computed) -> Scores:
-    """Queries (..., steps, d) times keys (..., d, others), where `...` has the batch. Raises RunError (E0918)."""
+def scores_of(m: Importer, node: Any, q: Computed, k: Computed) -> Scores | Computed:
+    """Queries (..., steps, d) times keys (..., d, others), where `...` has the batch; a `matmul` where their leading
+    axes differ. Raises RunError (E0918)."""
     rank = max(q.rank, k.rank)
     q, k = ranked(m, q, rank), ranked(m, k, rank)
     same = (q.batch, q.before, q.after, q.shape[:-2]) == (k.batch, k.before, k.after, k.shape[:-2])
     if not same or q.lead > rank - 3 or q.shape[-1] != k.shape[-2]:
-        raise refused(node, "it multiplies two computed tensors")
+        return plain_product(m, node, q, k)
     whole = Computed("", (*q.shape[:-1], k.shape[-1])).at(q)
     (q, one), (k, two) = _unscaled(m, q), _unscaled(m, k)
     return Scores(_of_heads(m, q), _of_heads(m, k), whole, one * two)
@@ -158,8 +159,8 @@ def _of_heads(m: Importer, x: Computed) -> Computed:
 
 
 def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores | None:
-    """Operators on scores before the product with the values. None for other operators on probabilities, which are
-    then a result of their own. Raises RunError (E0918)."""
+    """Operators on scores before the product with the values. None for others, which read a result of its own. Raises
+    RunError (E0918)."""
     op, at = node.op_type, next(k for k, v in enumerate(ins) if isinstance(v, Scores))
     scores: Scores = ins[at]
     ins = [v.source if isinstance(v, Repeated) and op != "MatMul" else v for v in ins]
@@ -173,10 +174,7 @@ def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
             return moved
     if scores.normal:
         return _of_shares(m, node, scores, ins, at)
-    found = _before_softmax(m, node, scores, ins, attrs, at)
-    if found is None:
-        raise refused(node, "it computes with a product of two computed tensors that is no attention")
-    return found
+    return _before_softmax(m, node, scores, ins, attrs, at)
 
 
 def _of_shares(m: Importer, node: Any, scores: Scores, ins: list[Any], at: int) -> Computed | Scores | None:
@@ -188,7 +186,8 @@ def _of_shares(m: Importer, node: Any, scores: Scores, ins: list[Any], at: int) 
         return replace(scores, undefined=True)
     if node.op_type == "MatMul" and at == 0 and isinstance(other, Computed | Repeated):
         other = repeated(m, node, other) if isinstance(other, Repeated) else other
-        return with_values(m, node, scores, data(node, [other], moved=True))
+        values = data(node, [other], moved=True)
+        return with_values(m, node, scores, values) if _fit(scores, values) else None
     return scores if node.op_type == "Mul" and _again(m, scores, other) else None
 
 
@@ -225,7 +224,7 @@ def _replaced(m: Importer, node: Any, scores: Scores, ins: list[Any], kept: bool
         return None
     low = constant(node, ins, low_at).astype(np.float64)
     if np.any(low >= _HIDES):
-        raise refused(node, "it puts numbers in the place of scores")
+        return None
     return _moved(m, node, scores, np.where(where if kept else ~where, 0.0, low))
 
 
@@ -304,8 +303,7 @@ def _causal(mask: Array, steps: int, others: int) -> bool | None:
 def with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed:
     """Probabilities times values (..., others, d). Raises RunError (E0918)."""
     q, k, whole, hint = scores.q, scores.k, scores.whole, hint_of(node)
-    same = (v.batch, v.before, v.after, v.shape[:-2]) == (whole.batch, whole.before, whole.after, whole.shape[:-2])
-    if not same or v.shape[-2] != k.shape[-1]:
+    if not _fit(scores, v):
         raise refused(node, "its values have other steps or heads than its keys")
     shape, v = (*whole.shape[:-1], v.shape[-1]), _of_heads(m, v)
     heads = q.shape[0] if len(q.shape) == 3 else 1
@@ -319,10 +317,17 @@ def with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed
     return m.reshape(hint, m.permute(hint, y, [1, 0, 2]), shape).at(whole)
 
 
+def _fit(scores: Scores, v: Computed) -> bool:
+    """Whether values are of the heads and steps of the keys."""
+    whole = scores.whole
+    same = (v.batch, v.before, v.after, v.shape[:-2]) == (whole.batch, whole.before, whole.after, whole.shape[:-2])
+    return same and v.shape[-2] == scores.k.shape[-1]
+
+
 def probabilities(m: Importer, node: Any, scores: Scores) -> Computed:
-    """Probabilities as a tensor: attention with the identity matrix as values. Raises RunError (E0918)."""
+    """Scores as a tensor; probabilities as attention with the identity matrix as values. Raises RunError (E0918)."""
     if not scores.normal:
-        raise refused(node, "it computes with a product of two computed tensors that is no attention")
+        return plain_scores(m, node, scores)
     if scores not in m.shown:
         others = scores.k.shape[-1]
         values = held(m, node, np.eye(others).reshape((1,) * (scores.whole.rank - 2) + (others, others)), scores.whole)

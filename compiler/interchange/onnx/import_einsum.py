@@ -55,7 +55,7 @@ def _turned(m: Importer, node: Any, x: Computed, names: str, wanted: str) -> Com
     return transposed(m, f"{hint_of(node)}_turned", x, [names.index(c) for c in wanted])
 
 
-def _scores(m: Importer, node: Any, q: Computed, k: Computed, names: list[str], out: str) -> Scores:
+def _scores(m: Importer, node: Any, q: Computed, k: Computed, names: list[str], out: str) -> Scores | Computed:
     a, b = names
     lead = "".join(c for c in out if c in a and c in b)
     rows, cols = ("".join(c for c in out if c in x and c not in y) for x, y in ((a, b), (b, a)))

@@ -90,6 +90,10 @@ def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | 
         return product_of(m, node, ins)
     x = data(node, ins, moved=True)
     w = constant(node, ins, 1)
+    if w.ndim > 2 and w.ndim <= x.rank and w.size == w.shape[-2] * w.shape[-1]:
+        w = w.reshape(w.shape[-2:])
+    if w.ndim > 2:
+        return product_of(m, node, ins)
     if w.ndim != 2 or not x.shape or x.lead == x.rank - 1:
         raise refused(node, "its second input is not a matrix, or it works along the batch")
     return product(m, hint_of(node), x, w.T, None)

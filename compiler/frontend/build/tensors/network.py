@@ -422,11 +422,16 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
             c.sink.error("E0501", message, item.span, None, declared_at(declared.span))
             return None
         return name
+    known = [place for place in r.out.places if place in r.out.shapes]
+    if name in r.out.places:
+        help = suggested("", "before this one there are", known)
+        c.sink.error("E0201", f"a layer does not read itself; `{name}` is this one", item.span, help)
+        return None
     if name in r.named:
         message = f"the layer `{name}` comes later; a layer reads layers before it"
         c.sink.error("E0201", message, item.span, None, (Related("it stands here", r.named[name]),))
         return None
-    help = suggested(name, "before this one there are", r.out.places)
+    help = suggested(name, "before this one there are", known)
     c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
     return None
 
