@@ -273,7 +273,7 @@ def _train(train: l0.Train, network: l0.Network | None) -> Iterator[str]:
             yield f"data is given for `{name}`, which is not an input"
     if train.batch < 1 or train.epochs < 0 or not 0 <= train.data.kept.fraction < 1:
         yield f"batch {train.batch}, epochs {train.epochs}, validation {train.data.validation}"
-    yield from (f"optimizer {train.optimizer.name}: {v}" for v in _optimizer(train.optimizer))
+    yield from (f"optimizer {o.name}: {v}" for o in train.optimizers for v in _optimizer(o))
 
 
 def _optimizer(optimizer: l0.OptimizerDef) -> Iterator[str]:

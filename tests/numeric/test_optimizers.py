@@ -81,6 +81,17 @@ def grouped(w: Weights, g: Weights, state: State, step: int) -> Weights:
     return {n: w[n] - rates[n] * g[n] for n in w}
 
 
+def two(w: Weights, g: Weights, state: State, step: int) -> Weights:
+    """Momentum for one layer, at a rate that falls; plain descent for the other, whose biases are slower."""
+    out = {}
+    for n in w:
+        m = 0.5 * state.get(n, np.zeros_like(w[n])) + g[n]
+        state[n] = m
+        plain = w[n] - (0.02 if n == "hidden.bias" else 0.1) * g[n]
+        out[n] = w[n] - 0.05 / step * m if n.startswith("logits") else plain
+    return out
+
+
 CASES: dict[str, tuple[str, str, Rule]] = {
     "lion": ("{lion: {learning_rate: 0.01, beta1: 0.8, beta2: 0.9, decay: 0.1}}", "", elementwise(lion)),
     "lamb": ("{lamb: {learning_rate: 0.02, decay: 0.05}}", "", elementwise(lamb)),
@@ -105,6 +116,9 @@ CASES: dict[str, tuple[str, str, Rule]] = {
     "clip_norm": ("{sgd: {learning_rate: 0.3}}", "clip: {norm: 0.2}", clipped_by_norm),
     "groups": ("{sgd: {learning_rate: 0.1}}",
         "groups: [{of: biases, set: {learning_rate: 0.02}}, {of: [logits], frozen: true}]", grouped),
+    "two_optimizers": ("{sgd: {learning_rate: 0.1}}",
+        "groups: [{of: biases, set: {learning_rate: 0.02}}, {of: logits, optimizer: {momentum: "
+        "{learning_rate: 0.05 / step, momentum: 0.1}}}, {of: logits, set: {momentum: 0.5}}]", two),
 }  # fmt: skip
 
 

@@ -75,6 +75,47 @@ def test_gradient_of_both_uses(tmp_path: Path) -> None:
     check(trained)
 
 
+def test_no_gradient_of_a_frozen_use(tmp_path: Path) -> None:
+    """The arrays learn as without the second use, and what is before it learns through it."""
+    after = {}
+    for use, weight in (("", 0.0), ("", 1.0), (", frozen: true", 1.0)):
+        text = f"""\
+language: 1
+network:
+  inputs: {{x: {{shape: [5]}}, y: {{shape: [3]}}}}
+  layers:
+    - dense: {{name: first, inputs: x, units: 4, activation: tanh}}
+    - dense: {{name: judge, inputs: y, units: 4, activation: tanh}}
+    - layer_norm: {{name: judged}}
+    - dense: {{name: made, inputs: first, units: 3}}
+    - dense: {{name: again, units: 4, weights: judge{use}, activation: tanh}}
+    - layer_norm: {{name: fooled, weights: judged{use}}}
+train:
+  data: {{file: samples.npz, inputs: {{x: x, y: y}}, shuffle: false}}
+  loss:
+    sum:
+      - {{loss: {{expression: {{value: judged ** 3}}}}}}
+      - {{weight: {weight}, loss: {{expression: {{value: fooled ** 3}}}}}}
+  optimizer: {{sgd: {{learning_rate: 1}}}}
+  batch: 6
+  epochs: 1
+  seed: 2
+numerics: {{precision: float64}}
+"""
+        rng = np.random.default_rng(4)
+        np.savez(tmp_path / "samples.npz", x=rng.normal(size=(6, 5)), y=rng.normal(size=(6, 3)))
+        trained = load(text, tmp_path)
+        trained.step(1, range(6))
+        after[use, weight] = trained.weights()
+    alone, both, frozen = after.values()
+    assert list(frozen) == ["first.weight", "first.bias", "judge.weight", "judge.bias", "judged.weight", "judged.bias",
+                            "made.weight", "made.bias"]  # fmt: skip
+    for name, values in frozen.items():
+        of_judge = name.startswith("judge")
+        np.testing.assert_allclose(values, (alone if of_judge else both)[name], rtol=0, atol=1e-12, err_msg=name)
+        assert not np.allclose(values, (both if of_judge else alone)[name], rtol=0, atol=1e-4), name
+
+
 def test_running_means_of_all_uses(tmp_path: Path) -> None:
     """One after the other, as in PyTorch."""
     rng = np.random.default_rng(4)

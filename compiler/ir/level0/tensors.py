@@ -252,11 +252,13 @@ class Penalty:
 @dataclass(frozen=True)
 class WeightGroup:
     """Trained arrays with settings of their own. `of`: names of layers, or "weights", "biases", "norms", "all".
-    `params`: values of optimizer parameters."""
+    `params`: values of optimizer parameters; `optimizer`: another one, None for that of the groups before or of the
+    training."""
 
     of: tuple[str, ...]
     params: tuple[tuple[str, float], ...] = ()
     frozen: bool = False
+    optimizer: OptimizerDef | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -317,6 +319,11 @@ class Train:
     best: Watched | None = None
     use_best: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def optimizers(self) -> tuple[OptimizerDef, ...]:
+        """Its own and those of groups."""
+        return (self.optimizer, *(g.optimizer for g in self.groups if g.optimizer is not None))
 
     @property
     def frozen(self) -> frozenset[str]:

@@ -80,14 +80,23 @@ def weight(
 ) -> l1.Tensor:
     """A trained array, created on first use, also by another layer that shares it. `fans`: fan-in and fan-out, where
     its shape is not (outputs, inputs, ...)."""
-    name = layer.array(name.removeprefix(f"{layer.name}."))
+    part = name.removeprefix(f"{layer.name}.")
+    name = layer.array(part)
     if name in c.graph.tensors:
-        return c.graph.tensors[name]
+        return _still(c, layer, part) if flag(layer, "frozen") else c.graph.tensors[name]
     own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None
     init, args = own or (init, args)
     return c.graph.add(
         l1.Weight(l1.Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span)
     )
+
+
+def _still(c: Context, layer: l0.Layer, part: str) -> l1.Tensor:
+    """A shared array, which has no gradient through this layer."""
+    name, array = f"{layer.name}.{part}.still", c.graph.tensors[layer.array(part)]
+    if name not in c.graph.tensors:
+        c.constants.add(c.graph.map(name, X0, (identity(array),), span=layer.span).name)
+    return c.graph.tensors[name]
 
 
 def _file(layer: l0.Layer) -> l0.FromFile:

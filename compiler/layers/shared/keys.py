@@ -69,6 +69,11 @@ WEIGHTS = Field(
     "A layer before this one: trained arrays that both have (and running means) are that layer's, shared by the two. "
     "Their gradient is the sum of those of both uses.",
 )
+FROZEN = switch(
+    "frozen",
+    "With `weights`: the shared arrays do not learn from this layer, only from the other one. Gradients pass on to its "
+    "inputs.",
+)
 EPSILON = Field(
     "epsilon", Value("a positive number", "1e-5", low=0, above=True), "Added to the variance.", default=1e-5
 )
@@ -92,6 +97,7 @@ _ELSEWHERE = instead(
     "a layer of its own: `- batch_norm: {}`: batch_norm",
     "`penalty: {l2: ...}` in `train`: kernel_regularizer",
     "`init`: kernel_initializer",
+    "`groups: [{of: ..., frozen: true}]` in `train`: trainable requires_grad",
 )
 
 
@@ -112,11 +118,11 @@ def layer(
     names = {f.name for f in own} | {"inputs", "name", "expect"}
     block = Block(
         f"{name} layer",
-        (NAME, *(() if inputs is None else (inputs,)), *own, *((WEIGHTS,) if trained else ()), EXPECT),
+        (NAME, *(() if inputs is None else (inputs,)), *own, *((WEIGHTS, FROZEN) if trained else ()), EXPECT),
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
         one_of=one_of,
-        needs=needs,
+        needs=(*needs, *((("frozen", ("weights",)),) if trained else ())),
         example=example,
     )
     return Alternative(name, block, doc)

@@ -1,9 +1,9 @@
 """expand_updates: instantiates the optimizer, defined by statements in the model, on every weight.
 
 Assumes: statements over `param`, `gradient`, `step`, `epoch`, `steps`, `epochs`, the optimizer's params and its state.
-Guarantees: one Update per weight that is not frozen, all with the same statements, so that they become one kernel and
-one launch; values that differ (of groups, the number of batches) are columns. Norms, of one array or of all gradients
-together, are reductions before the Updates, with one text for any number of weights.
+Guarantees: one Update per weight that is not frozen, all of one optimizer with the same statements, so that they become
+one kernel and one launch; values that differ (of groups, the number of batches) are columns. Norms, of one array or of
+all gradients together, are reductions before the Updates, with one text for any number of weights.
 Does not: order or fuse them.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -45,41 +45,69 @@ def expand_updates(
 ) -> None:
     """Appends an Update for each weight, in the order in which weights are defined. `means`: the terms of the loss, one
     without accumulation; `batches`: of an epoch."""
-    optimizer = _with_symbols(train.optimizer)
-    if train.plateau is not None:
-        optimizer = _on_plateau(g, optimizer)
-    if train.average:
-        optimizer = with_average(optimizer, train.average)
     reached = frozenset().union(*(part.gradients for part in means))
     groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in reached}
     names = [n for n, found in groups.items() if not _frozen(found)]
-    statements, params = _timed(optimizer, train, batches)
-    reads: tuple[tuple[str, str], ...] = () if train.plateau is None else (("plateau_factor", PLATEAU),)
+    reads: tuple[tuple[str, str], ...] = ()
+    if train.plateau is not None:
+        g.add(l1.Variable(l1.Tensor(PLATEAU, ()), 1.0, inner=True))
+        reads = (("plateau_factor", PLATEAU),)
     gradients = means[0].gradients
     if train.accumulate > 1:
         gradients = accumulated(g, means, names, train.accumulate)
-    if train.clip is not None and names:
-        limit = train.clip[1]
-        gradient: Expr = Ref("gradient")
-        if train.clip[0] == "value":
-            bound = Ref("clip_value")
-            params = (*params, (bound.name, limit))
-            clipped: Expr = Call("max", (Call("min", (gradient, bound)), 0 - bound))
-        else:
-            with g.of(train.span):
-                factor = _clip_factor(g, [(n, gradients[n]) for n in names], limit)
-            reads = (*reads, ("clip_factor", factor.name))
-            clipped = gradient * Ref("clip_factor")
-        statements = tuple(l0.Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
-    found = []
+    if train.clip is not None and train.clip[0] == "norm" and names:
+        with g.of(train.span):
+            factor = _clip_factor(g, [(n, gradients[n]) for n in names], train.clip[1])
+        reads = (*reads, ("clip_factor", factor.name))
+    every, made, found = train.accumulate, dict[l0.OptimizerDef, _Ready](), []
     for name in names:
-        of_groups: dict[str, float] = {symbol(p): v for group in groups[name] for p, v in group.params}
-        own = tuple((p, of_groups.get(p, v)) for p, v in params)
-        kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, optimizer, statements, reads)
-        state, every = optimizer.state, train.accumulate
-        found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
+        chosen, of_groups = _own(groups[name], train.optimizer)
+        if chosen not in made:
+            made[chosen] = _ready(chosen, train, batches)
+        ready = made[chosen]
+        own = tuple((p, of_groups.get(p, v)) for p, v in ready.params)
+        kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, ready.optimizer, ready.statements, reads)
+        state, at = ready.optimizer.state, ready.optimizer.span
+        found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, at))
     for update in found:
         g.add(update)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """An optimizer for any weight: its statements, with limits of gradients, and its params with columns of time."""
+
+    optimizer: l0.OptimizerDef
+    statements: tuple[l0.Set, ...]
+    params: tuple[tuple[str, float], ...]
+
+
+def _ready(chosen: l0.OptimizerDef, train: l0.Train, batches: int) -> _Ready:
+    optimizer = _with_symbols(chosen)
+    if train.plateau is not None:
+        optimizer = _on_plateau(optimizer)
+    if train.average:
+        optimizer = with_average(optimizer, train.average)
+    statements, params = _timed(optimizer, train, batches)
+    if train.clip is None:
+        return _Ready(optimizer, statements, params)
+    clipped: Expr = Ref("gradient") * Ref("clip_factor")
+    if train.clip[0] == "value":
+        bound = Ref("clip_value")
+        params = (*params, (bound.name, train.clip[1]))
+        clipped = Call("max", (Call("min", (Ref("gradient"), bound)), 0 - bound))
+    limited = tuple(l0.Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
+    return _Ready(optimizer, limited, params)
+
+
+def _own(groups: Iterable[l0.WeightGroup], optimizer: l0.OptimizerDef) -> tuple[l0.OptimizerDef, dict[str, float]]:
+    """The optimizer of a weight and the params that differ, by symbol: another optimizer has its own again."""
+    params: dict[str, float] = {}
+    for group in groups:
+        if group.optimizer is not None:
+            optimizer, params = group.optimizer, {}
+        params |= {symbol(p): v for p, v in group.params}
+    return optimizer, params
 
 
 def _with_symbols(optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
@@ -97,9 +125,8 @@ def _with_symbols(optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
     )
 
 
-def _on_plateau(g: GraphBuilder, optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
+def _on_plateau(optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
     """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
-    g.add(l1.Variable(l1.Tensor(PLATEAU, ()), 1.0, inner=True))
     rate = symbol("learning_rate")
     lowered: dict[str, Expr] = {rate: Ref(rate) * Ref("plateau_factor")}
     update = tuple(l0.Set(s.target, substitute(s.value, lowered), s.span) for s in optimizer.update)

@@ -211,7 +211,7 @@ def _layer(r: _Reader, item: Node) -> None:
     right = len(r.c.sink.items) == before
     _append(r, kind.name, name, sources, attrs, activation, function, shape, at, right)
     if shape is not None and right and settings.get("weights") is not None:
-        _share(r, settings, settings.get("weights"))
+        _share(r, reader, settings.get("weights"))
 
 
 def _declare(r: _Reader, name: str, place: Span) -> bool:
@@ -253,7 +253,7 @@ def _append(
         )
 
 
-def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
+def _share(r: _Reader, settings: Reader, node: Node | None) -> None:
     """Lets the last layer have the trained arrays of an earlier one."""
     c, mine = r.c, r.out.layers[-1]
     if not isinstance(node, Scalar):
@@ -280,11 +280,13 @@ def _share(r: _Reader, settings: tree.Mapping, node: Node | None) -> None:
             turns = theirs[part] == own[part][::-1] and "transposed" in KIND[mine.kind].settings.by_name
             c.sink.error("E0501", message, node.span, "`transposed: true` takes it transposed" if turns else None)
             return
-    init = settings.entry("init")
+    init = settings.node.entry("init") if settings.node is not None else None
     if init is not None and any(not part.endswith("bias") for part in both):
         message = f"the weights of `{mine.name}` are those of `{owner.name}`, which says how they begin"
         c.sink.error("E0108", message, init.key.span, "leave `init` out here")
-    r.out.layers[-1] = replace(mine, shared=tuple((part, owner.array(part)) for part in both))
+    attrs = (*mine.attrs, ("frozen", True)) if settings.flag("frozen") else mine.attrs
+    shared = tuple((part, owner.array(part)) for part in both)
+    r.out.layers[-1] = replace(mine, shared=shared, attrs=tuple(sorted(attrs)))
 
 
 def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:

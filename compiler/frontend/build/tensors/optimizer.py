@@ -111,24 +111,22 @@ _NO_RANDOM = "random numbers in an optimizer are not supported yet"
 
 
 def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions) -> l0.OptimizerDef | None:
-    """The optimizer that `train` chooses. The file's other optimizers are also checked."""
+    """The optimizer that `train`, or a group of weights, chooses; None after an error."""
     before = len(c.sink.items)
     out: l0.OptimizerDef | None = None
-    chosen: tree.Mapping | None = None
     if choice is not None and len(choice.entries) == 1:
         entry = choice.entries[0]
         chosen = known.find(entry.key)
         if chosen is not None:
             out = _optimizer(entry.name, chosen, mapping(entry.value), entry.key.span, c)
-    check_others(c, known, chosen)
     return None if len(c.sink.items) > before else out
 
 
-def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = None) -> None:
+def check_others(c: Context, known: Definitions, chosen: Collection[str] = ()) -> None:
     """Checks the definitions of the file that are not chosen."""
     for own in known.own():
         block = mapping(own.value)
-        if block is not None and block is not chosen:
+        if block is not None and own.name not in chosen:
             _optimizer(own.name, block, None, own.key.span, c)
 
 

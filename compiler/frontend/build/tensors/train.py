@@ -9,6 +9,7 @@ Does not: read images; labels are read to check that each is a valid class of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
@@ -19,9 +20,9 @@ from compiler.frontend.build.shared.values import Context, entries_of, items_of,
 from compiler.frontend.build.tensors.data import build_data, kept_of
 from compiler.frontend.build.tensors.loss import build_loss, build_metrics, check_labels
 from compiler.frontend.build.tensors.network import Built
-from compiler.frontend.build.tensors.optimizer import build_optimizer
+from compiler.frontend.build.tensors.optimizer import build_optimizer, check_others
 from compiler.frontend.language.training.training import TRAIN
-from compiler.frontend.schema.wording import allowed, suggested
+from compiler.frontend.schema.wording import allowed, quoted, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.losses import metric_of
@@ -34,7 +35,9 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     data, arrays = build_data(r.block("data"), built, block.span)
     loss = build_loss(block.get("loss"), built, c)
     metrics = build_metrics(block.get("metrics"), loss, built, c)
-    optimizer = build_optimizer(mapping(block.get("optimizer")), c, optimizers)
+    choices = (mapping(block.get("optimizer")), *(mapping(g.get("optimizer")) for g in r.blocks("groups")))
+    optimizer, *others = (build_optimizer(choice, c, optimizers) for choice in choices)
+    check_others(c, optimizers, [e.name for choice in choices if choice is not None for e in choice.entries])
     batch, epochs, seed = r.integer("batch"), r.integer("epochs"), r.integer("seed")
     checkpoint = r.block("checkpoint")
     every = 0 if checkpoint.node is None else checkpoint.integer("every")
@@ -44,7 +47,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
         return None
     assert batch is not None and epochs is not None and seed is not None and every is not None
     clip = _clip(r.block("clip"))
-    groups = _groups(r, built, optimizer)
+    groups = _groups(r, built, optimizer, others)
     penalties = _penalties(r, built)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     kept = kept_of(data, samples)
@@ -107,32 +110,45 @@ def _penalties(r: Reader, built: Built) -> tuple[l0.Penalty, ...]:
     return tuple(out)
 
 
-def _groups(r: Reader, built: Built, optimizer: l0.OptimizerDef) -> tuple[l0.WeightGroup, ...]:
-    """Groups of trained arrays, and an error where all of them are frozen."""
+def _groups(
+    r: Reader, built: Built, optimizer: l0.OptimizerDef, others: Sequence[l0.OptimizerDef | None]
+) -> tuple[l0.WeightGroup, ...]:
+    """Groups of trained arrays, and an error where all of them are frozen. `others`: their optimizers."""
     c = r.c
     out: list[l0.WeightGroup] = []
-    params = dict(optimizer.params)
-    scheduled = {s.target for s in optimizer.update} - params.keys()
-    for group in r.blocks("groups"):
+    for k, (group, own) in enumerate(zip(r.blocks("groups"), others, strict=True)):
         names = _weights(group.get("of"), built, c)
-        values: list[tuple[str, float]] = []
-        for entry in entries_of(group.get("set")):
-            if entry.name not in params:
-                message = f"optimizer `{optimizer.name}` has no parameter `{entry.name}`"
-                help = suggested(entry.name, "it has the parameters", params)
-                if entry.name in scheduled:
-                    message = f"`{entry.name}` follows a schedule, which is the same for all weights"
-                    help = "give `optimizer` a number, or put the schedule into the optimizer's `update`"
-                c.sink.error("E0201", message, entry.key.span, help)
-                continue
-            value = real(group.kind.by_name["set"].kind, entry.value, c, f"`{entry.name}`")
-            if value is not None:
-                values.append((entry.name, value))
-        out.append(l0.WeightGroup(tuple(names), tuple(values), group.flag("frozen"), group.span))
+        before = (optimizer, *(o for o in others[:k] if o is not None))
+        values = _different(group, before if own is None else (own,), c)
+        out.append(l0.WeightGroup(tuple(names), values, group.flag("frozen"), own, group.span))
     for made in out:
         if made.frozen and "all" in made.of:
             c.sink.error("E0103", "there is nothing to train: all weights are frozen", made.span)
     return tuple(out)
+
+
+def _different(group: Reader, optimizers: Sequence[l0.OptimizerDef], c: Context) -> tuple[tuple[str, float], ...]:
+    """What a group sets: parameters of one of the optimizers that its weights may have."""
+    values: list[tuple[str, float]] = []
+    params = {name: 0 for o in optimizers for name, _ in o.params}
+    scheduled = {s.target for o in optimizers for s in o.update} - params.keys()
+    names = dict.fromkeys(o.name for o in optimizers)
+    for entry in entries_of(group.get("set")):
+        if entry.name not in params:
+            message = f"optimizer {quoted(names, 'or')} has no parameter `{entry.name}`"
+            help = suggested(entry.name, f"{'they have' if len(names) > 1 else 'it has'} the parameters", params)
+            if entry.name in scheduled:
+                message = f"`{entry.name}` follows a schedule, which is the same for all weights"
+                help = (
+                    "give `optimizer` a number, put the schedule into the optimizer's `update`, or give the group an "
+                    "`optimizer` of its own"
+                )
+            c.sink.error("E0201", message, entry.key.span, help)
+            continue
+        value = real(group.kind.by_name["set"].kind, entry.value, c, f"`{entry.name}`")
+        if value is not None:
+            values.append((entry.name, value))
+    return tuple(values)
 
 
 @dataclass(frozen=True)

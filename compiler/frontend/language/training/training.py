@@ -246,12 +246,19 @@ TRAIN = k.Block(
                         k.Field(
                             "set",
                             v.values_map("optimizer parameter", v.NUMBER, "{decay: 0}"),
-                            "Parameters of the optimizer that are different here.",
+                            "Parameters of the optimizer that are different here; those of weights whose optimizer has "
+                            "none of the name stay as they are.",
+                        ),
+                        k.Field(
+                            "optimizer",
+                            OPTIMIZER_CHOICE,
+                            "Another optimizer for these weights; its parameters are those that later groups `set`.",
+                            example="optimizer: {sgd: {learning_rate: 0.01}}",
                         ),
                         k.switch("frozen", "Whether these weights stay as they are."),
                     ),
                     title="weight_group",
-                    at_least_one=("set", "frozen"),
+                    at_least_one=("set", "optimizer", "frozen"),
                     elsewhere={"layers": "`of`", "trainable": "`frozen`", "params": "`set`"},
                     example="{of: biases, set: {decay: 0}}",
                 ),
