@@ -206,7 +206,11 @@ PARAMETER = k.Block(
     doc="A parameter of a definition, with a description.",
     title="definition_parameter",
     one_of=(("value", "unit"),),
-    elsewhere={"default": "`value`", "doc": "`description`", "units": "`unit`"},
+    elsewhere={"default": "`value`", "doc": "`description`", "units": "`unit`"}
+    | dict.fromkeys(
+        ("uniform", "normal", "lognormal", "exponential", "file"),
+        "`value`, what all have in common; what differs is given in `params` of a population or a projection",
+    ),
     example="{value: 20 ms, description: Membrane time constant}",
 )
 
