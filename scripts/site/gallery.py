@@ -34,6 +34,7 @@ RUNS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "izhikevich_patterns": ("trace", {}),
     "distal_reward": ("evolution", {"duration": "100 s"}),
     "polychronization": ("raster", {"duration": "1 s"}),
+    "population_bursts": ("raster", {"duration": "6 s"}),
     "synfire": ("raster", {}),
     "spiking_conv": ("maps", {}),
     "reservoir": ("training", {}),

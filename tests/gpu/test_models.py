@@ -40,6 +40,7 @@ OTHERS: dict[str, tuple[dict[str, str], int]] = {
     "distal_reward": ({}, 1000),
     "polychronization": ({}, 1000),
     "synfire": ({}, 700),
+    "population_bursts": ({}, 1000),
     "multi_area_structure": ({}, 300),
 }
 """Settings and steps of the other spiking models."""

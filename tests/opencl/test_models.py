@@ -26,6 +26,7 @@ SIMULATED = {
     "distal_reward": "20 ms",
     "polychronization": "50 ms",
     "synfire": "20 ms",
+    "population_bursts": "20 ms",
     "ring_10k": "5 ms",
     "microcircuit": "5 ms",
 }

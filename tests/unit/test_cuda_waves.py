@@ -51,6 +51,7 @@ SPIKING = (
     "distal_reward",
     "polychronization",
     "synfire",
+    "population_bursts",
     "spiking_conv",
 )
 LARGE = (*SPIKING, pytest.param("multi_area_structure", marks=pytest.mark.slow))
