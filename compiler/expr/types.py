@@ -47,6 +47,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "pow": "write `x ** y`",
         "uniform": "write `low + (high - low) * random()`",
         "gauss": "write `mean + std * normal()`",
+        "bernoulli": "write `1 if random() < p else 0`",
         "square": "write `x ** 2`",
         "softmax": "a layer: `- softmax: {inputs: x}`",
         **{

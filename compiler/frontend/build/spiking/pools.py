@@ -103,7 +103,7 @@ class Pools:
         before = len(c.sink.items)
         update = build_actions(self.d, listed(block.get("update")), inner, targets, dotted)
         reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
-        helps = {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())}
+        helps = {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *_assigned(self.d.node))}
         explain(c.sink, before, {**helps, "self.n": "count the neurons: `reduce: {n: sum(1)}`"})
         self.defs.append(l0.PoolDef(scope_name, tuple(reductions), states, update, (), at))
         self.inner[scope_name] = (inner, targets, dotted)
@@ -177,17 +177,18 @@ class Pools:
         before = len(c.sink.items)
         found = check_tree(value, node.span, scope, wanted, c.sink)
         later = "pools are computed before the first statement of `update` that reads them; assign `{}` before that one"
-        explain(c.sink, before, {n: later.format(n) for n in self._assigned()})
+        explain(c.sink, before, {n: later.format(n) for n in _assigned(self.d.node)})
         if found is None:
             return None, None
         self.d.read |= refs(found.expr)
         dimension = DIMENSIONLESS if whole.func == "argmax" else found.dimension or DIMENSIONLESS
         return l0.Reduction(name, whole.func, found.expr, unit_name(dimension), at), dimension
 
-    def _assigned(self) -> list[str]:
-        """Names assigned in `update`."""
-        texts = [n.text for n in listed(self.d.node.get("update")) if isinstance(n, Scalar)]
-        return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
+
+def _assigned(block: tree.Mapping) -> list[str]:
+    """Names assigned in the `update` of a block."""
+    texts = [n.text for n in listed(block.get("update")) if isinstance(n, Scalar)]
+    return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
 
 
 def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
@@ -199,13 +200,20 @@ def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
 
 
 def explain_absent(d: Draft, start: int) -> None:
-    """Explains how variables of pools are declared, where the definition has none."""
+    """Explains how variables of pools are declared, where the definition has no pool, or they are locals there."""
     helps = {}
     for item in d.c.sink.items[start:]:
         found = _UNKNOWN.match(item.message)
         scope, dot, name = found[1].partition(".") if found is not None else ("", "", "")
-        if scope in SCOPES and dot and d.node.get(scope) is None:
+        if scope not in SCOPES or not dot:
+            continue
+        block = mapping(d.node.get(scope))
+        if d.node.get(scope) is None:
             helps[f"{scope}.{name}"] = f"declare it: `{scope}: {{reduce: {{{name}: mean(...)}}}}`"
+        elif block is not None and name in _assigned(block):
+            helps[f"{scope}.{name}"] = (
+                f"a local of its `update`; declare it as a state: `{scope}: {{state: {{{name}: 0}}}}`"
+            )
     explain(d.c.sink, start, helps)
 
 
