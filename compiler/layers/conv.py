@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.keys.kinds import Field, Kind, ListOf, required
+from compiler.expr.keys.kinds import Field, Kind, ListOf, choice, required
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.ir.space import Affine, along
+from compiler.layers.shape import MODE_DOCS, MODE_WORDS, MODES, check_room, pad
 from compiler.layers.shared.context import PRODUCT, Context, biased, glorot, ints, reshape, weight, whole
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
@@ -62,7 +63,12 @@ def _conv_fields(rank: int) -> tuple[Field, ...]:
         required("kernel", extent(rank), one),
         Field("stride", extent(rank), "The step of the kernel.", default=1, example="stride: 2"),
         Field(
-            "padding", padding(rank), padding_doc(rank, "Zeros around the input"), default="valid"),
+            "padding", padding(rank), padding_doc(rank, "What is added around the input"), default="valid"),
+        Field(
+            "padding_mode",
+            choice("mode", {**MODE_WORDS, "constant": "`zeros`"}, zeros="Zeros.", **MODE_DOCS),
+            "What `padding` adds; other than zeros, elements of the input.",
+            default="zeros"),
         Field("dilation", extent(rank), "The distance of the kernel's taps.", default=1, example="dilation: 2"),
         _GROUPS,
         ACTIVATION,
@@ -89,7 +95,26 @@ def _attrs(p: Place, x: Shape, rank: int) -> dict[str, l0.Attr]:
 
 def _conv_shape(rank: int, p: Place, x: Shape) -> Result:
     attrs = _attrs(p, x, rank)
-    return (p.integer("filters"), *window_extents(p, x, attrs, "kernel")), attrs
+    shape, mode, edges = window_extents(p, x, attrs, "kernel"), str(p.values["padding_mode"]), attrs["padding"]
+    if mode != "zeros" and isinstance(edges, tuple) and any(edges):
+        for k, amount in enumerate(edges):
+            check_room(p, mode, 1 + k // 2, amount, x[1 + k // 2], "padding")
+        attrs["padding_mode"] = mode
+    return (p.integer("filters"), *shape), attrs
+
+
+def _apart(layer: l0.Layer, x: Shape) -> tuple[l0.Layer | None, l0.Layer]:
+    """The padding of a convolution of inputs of shape `x` (without the batch), if it is not of zeros, and the
+    convolution."""
+    mode, edges = dict(layer.attrs).get("padding_mode"), ints(layer, "padding")
+    if mode is None:
+        return None, layer
+    before, after = edges[::2], edges[1::2]
+    shape = (x[0], *(b + e + a for b, e, a in zip(before, x[1:], after, strict=True)))
+    around = replace(layer, name=f"{layer.name}.border", attrs=(("before", (0, *before)), ("mode", mode)), shape=shape)
+    attrs = {**dict(layer.attrs), "padding": (0,) * len(edges)}
+    del attrs["padding_mode"]
+    return around, replace(layer, attrs=tuple(sorted(attrs.items())))
 
 
 NEAR: Final = 2
@@ -131,6 +156,9 @@ def _viewed(groups: int, taps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[
 
 def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Cross-correlation. Weight (filters, channels of a group, taps...)."""
+    around, layer = _apart(layer, x.shape[1:])
+    if around is not None:
+        x = pad(c, around, x)
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
@@ -166,12 +194,9 @@ def _conv_kind(rank: int) -> LayerKind:
         f"conv{rank}d",
         f"A {words}-dimensional convolution (cross-correlation) over channels, {DIMENSIONS[rank]}.",
         *_conv_fields(rank),
-        elsewhere={
-            "units": "`filters`",
-            "size": "`kernel`",
-            "padding_mode": "`pad: {mode: reflect, before: [0, 1, 1]}` before it, and `padding: valid`",
-        },
+        elsewhere={"units": "`filters`", "size": "`kernel`"},
         trained=True,
+        needs=(("padding_mode", ("padding",)),),
     )
     read = {"Conv": _read} if rank == 1 else {}
     return LayerKind(keys, partial(_conv_shape, rank), conv, _write, read, trained=always, channels=0)
@@ -235,7 +260,7 @@ def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 def _transposed_kind(rank: int) -> LayerKind:
     words = {1: "one", 2: "two"}[rank]
-    fields = [f for f in _conv_fields(rank) if f.name != "padding"]
+    fields = [f for f in _conv_fields(rank) if f.name not in ("padding", "padding_mode")]
     added: Kind = COUNT if rank == 1 else ListOf(COUNT, low=rank, high=rank, example="[1, 1]")
     fields[3:3] = [
         Field(
@@ -271,6 +296,13 @@ def _transposed_kind(rank: int) -> LayerKind:
 
 
 def _write(w: Writer, layer: l0.Layer) -> str:
+    around, layer = _apart(layer, w.shape(layer))
+    x = w.source(layer)
+    if around is not None:
+        pads = [0, *ints(around, "before"), 0, *(o - b - e for o, b, e in zip(
+            around.shape, ints(around, "before"), w.shape(layer), strict=True))]  # fmt: skip
+        mode = {"mode": MODES[str(around.attr("mode"))]}
+        x = w.graph.node("Pad", [x, w.graph.constant(pads, True)], f"{layer.name}/border", mode)
     attrs: dict[str, object] = {
         "kernel_shape": list(ints(layer, "kernel")),
         "strides": list(ints(layer, "stride")),
@@ -290,7 +322,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
             added.append(layer.shape[1 + a] - (reach + 1 - padding[2 * a] - padding[2 * a + 1]))
         if any(added):
             attrs["output_padding"] = added
-    ins = [w.source(layer), w.weight(layer, "weight")]
+    ins = [x, w.weight(layer, "weight")]
     ins += [w.weight(layer, "bias")] if layer.attr("bias") else []
     return w.graph.node(op, ins, f"{layer.name}/sum", attrs)
 

@@ -239,22 +239,33 @@ SPLIT = LayerKind(
 # ------------------------------------------------------------------------------------------ padding
 
 
-_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes but for `constant`, in ONNX's words."""
+MODE_WORDS = {"edge": "`replicate`", "nearest": "`replicate`", "wrap": "`circular`"}
+MODE_DOCS = {
+    "reflect": "Those inside, as in a mirror that stands on the outermost: 2 1 0 1 2 3 2 1.",
+    "replicate": "The outermost: 0 0 0 1 2 3 3 3.",
+    "circular": "Those from the other end: 2 3 0 1 2 3 0 1.",
+}
+
+
+def check_room(p: Place, mode: str, axis: int, amount: int, extent: int, key: str) -> None:
+    """Raises Misfit where an axis has fewer elements than a mode takes of it."""
+    room = {"reflect": extent - 1, "circular": extent}.get(mode, amount)
+    if amount > room:
+        message = f"axis {axis} of `{p.source}` has {extent} elements, which give at most {room}"
+        raise Misfit(f"{message} more in the mode {mode}, not {amount}", None, key)
 
 
 def _padded(p: Place, x: Shape) -> Result:
     before = p.integers("before")
     after = p.integers("after") if "after" in p.values else before
-    mode = p.values["mode"]
-    room = {"reflect": -1, "circular": 0}
+    mode = str(p.values["mode"])
     for key, amounts in (("before", before), ("after", after)):
         if len(amounts) != len(x):
             raise Misfit(f"`{key}` has {len(amounts)} numbers, but `{p.source}` has the shape {shown(x)}", None, key)
         for axis, (amount, extent) in enumerate(zip(amounts, x, strict=True)):
-            if mode in room and amount > extent + room[mode]:
-                message = f"axis {axis} of `{p.source}` has {extent} elements, which give at most {extent + room[mode]}"
-                raise Misfit(f"{message} more in the mode {mode}, not {amount}", None, key)
+            check_room(p, mode, axis, amount, extent, key)
     if mode != "constant" and "value" in p.values:
         raise Misfit(f"`value` is for the mode constant; the mode {mode} takes elements of the input", None, "value")
     shape = tuple(e + b + a for e, b, a in zip(x, before, after, strict=True))
@@ -318,7 +329,7 @@ def _write_pad(w: Writer, layer: l0.Layer) -> str:
     after = [o - e - b for o, e, b in zip(layer.shape, w.shape(layer), before, strict=True)]
     pads = w.graph.constant([0, *before, 0, *after], True)
     if mode is not None:
-        return w.graph.node("Pad", [w.source(layer), pads], layer.name, {"mode": _MODES[str(mode)]})
+        return w.graph.node("Pad", [w.source(layer), pads], layer.name, {"mode": MODES[str(mode)]})
     return w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name)
 
 
@@ -335,7 +346,7 @@ def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     before = [both.get(a, (0, 0))[0] for a in range(1, rank)]
     after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
     shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
-    own = next(({"mode": ours} for ours, theirs in _MODES.items() if theirs == mode), {"value": value})
+    own = next(({"mode": ours} for ours, theirs in MODES.items() if theirs == mode), {"value": value})
     return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, **own}, shape)
 
 
@@ -354,11 +365,9 @@ PAD = LayerKind(
             "mode",
             choice(
                 "mode",
-                {"edge": "`replicate`", "nearest": "`replicate`", "wrap": "`circular`", "zeros": "`constant`"},
+                {**MODE_WORDS, "zeros": "`constant`"},
                 constant="They have one value, `value`.",
-                reflect="Those inside, as in a mirror that stands on the outermost: 2 1 0 1 2 3 2 1.",
-                replicate="The outermost: 0 0 0 1 2 3 3 3.",
-                circular="Those from the other end: 2 3 0 1 2 3 0 1.",
+                **MODE_DOCS,
             ),
             "What they are.",
             default="constant",

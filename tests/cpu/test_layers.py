@@ -128,6 +128,7 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - conv2d: {filters: 3, kernel: 3, activation: tanh}
     - pad: {before: [1, 2, 0], after: [0, 9, 1], mode: replicate}
     - avg_pool2d: {size: 2}
+    - conv2d: {filters: 4, kernel: 3, padding: [1, 0, 1, 2], padding_mode: reflect}
     - pad: {before: [4, 0, 2], mode: circular}
 """),
     "products": ((2, 4, 5), """\

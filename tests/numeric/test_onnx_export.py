@@ -75,7 +75,9 @@ NETWORKS = {
                          "attention: {inputs: [o, p, p], heads: 2}"),
     "mirrors": (IMAGE, "pad: {before: [0, 2, 1], after: [0, 1, 0], mode: reflect}\n"
                        "pad: {before: [0, 9, 1], after: [1, 1, 9], mode: replicate}\n"
-                       "pad: {before: [0, 3, 1], mode: circular}"),
+                       "pad: {before: [0, 3, 1], mode: circular}\n"
+                       "conv2d: {filters: 3, kernel: 3, padding: [1, 0, 2, 1], padding_mode: reflect}\n"
+                       "conv2d: {filters: 2, kernel: 2, stride: 2, padding: same, padding_mode: circular}"),
     "products": ("{a: {shape: [3, 4]}, b: {shape: [2, 4, 5]}, c: {shape: [5]}, d: {shape: [3, 4]}}",
                  "matmul: {name: p, inputs: [a, b]}\nmatmul: {name: q, inputs: [p, c]}\n"
                  "matmul: {name: r, inputs: [c, b], transposed: second}\nmatmul: {inputs: [b, d], transposed: both}\n"

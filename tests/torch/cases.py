@@ -63,14 +63,25 @@ def padded(x: Any, sides: list[tuple[int, int]], value: float = 0.0) -> Any:
 def conv(rank: int, shape: Shape, filters: int, **s: Any) -> Head:
     kernel, stride, dilation = (each(s.get(n, 1), rank) for n in ("kernel", "stride", "dilation"))
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    mode = s.get("padding_mode")
     sides = around(s.get("padding", "valid"), shape[1:], reach, stride)
     apply = getattr(functional, f"conv{rank}d")
 
     def forward(w: Weights, x: Any) -> Any:
-        x = padded(x, sides)
+        pads = [p for side in reversed(sides) for p in side]
+        x = functional.pad(x, pads, mode=mode) if mode else padded(x, sides)
         return apply(x, w["y.weight"], w.get("y.bias"), stride=stride, dilation=dilation, groups=s.get("groups", 1))
 
     return layer(f"conv{rank}d", {"filters": filters, **s}, shape, forward)
+
+
+def borders() -> Iterator[Head]:
+    for mode in ("reflect", "replicate", "circular"):
+        yield conv(1, (3, 9), 4, kernel=4, padding="same", padding_mode=mode)
+        yield conv(1, (2, 9), 4, kernel=3, padding=(4, 0), dilation=2, padding_mode=mode)
+        yield conv(2, (4, 5, 6), 6, kernel=3, padding=(1, 2), stride=2, groups=2, padding_mode=mode)
+        yield conv(2, (2, 5, 6), 3, kernel=(3, 2), padding=(2, 0, 1, 1), padding_mode=mode, bias=False)
+        yield conv(3, (2, 4, 3, 5), 3, kernel=(2, 3, 1), padding=(1, 1, 0), padding_mode=mode)
 
 
 def convs(rank: int, extents: Shape, **grid: Any) -> list[Head]:
@@ -693,6 +704,7 @@ GROUPS: Mapping[str, list[Head]] = MappingProxyType({
     **{kind: list(recurrences(kind)) for kind in ("rnn", "gru", "lstm")},
     "gru_before": list(recurrences("gru", True)),
     "products": PRODUCTS,
+    "borders": list(borders()),
     "losses": list(losses()),
 })  # fmt: skip
 
