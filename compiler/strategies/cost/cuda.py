@@ -67,6 +67,12 @@ MATMUL_WORK_US, MATMUL_WAIT_US = (0.27, 0.42, 0.20), (0.16, 0.30, 0.13)
 MATMUL_JOIN_US, MATMUL_TILE_US, MATMUL_SPLIT_US = 1.5, 0.6, 0.03
 """Joining splits; that of 1024 sums, and each of their splits."""
 
+
+def crowded(share: float, many: int) -> float:
+    """What the time of so many waves is multiplied by, of which the first one has the device for itself."""
+    return 1 + share * (1 - 1 / many)
+
+
 # ---------------------------------------------------------------------------- direct convolutions, in cycles
 
 DIRECT_RESIDENT: Final = 3
@@ -112,8 +118,11 @@ TENSOR_CONV_STAGE, TENSOR_CONV_START = 1800.0, 2500.0
 """That a stage of copies waits, and that a block takes beside its stages."""
 TENSOR_CONV_MEASURED: Final = 1.35
 """What blocks take, measured on an H100, beside their estimate."""
+TENSOR_CONV_CROWDED, TENSOR_CONV_WEIGHTS_CROWDED = 0.25, 0.4
+"""What float32 takes beside that (a share of it) in the long run, of many waves of blocks, and of many units of a sum a
+block: measured on an H200 (3 x 3, 64 to 256 channels, 8,000 to 130,000 pixels)."""
 TENSOR_CONV_STORED, TENSOR_CONV_WEIGHTS_STORED = 1.75, 2.0
-"""Beside that, of operands that are bf16 in memory, measured on an H200 (3 x 3, 24 to 128 channels)."""
+"""Beside both, of operands that are bf16 in memory, measured on an H200 (3 x 3, 24 to 128 channels)."""
 TENSOR_CONV_SECTOR, TENSOR_CONV_WRITTEN = 32, 0.55
 """Bytes that an access to memory moves at least, and the share of the bandwidth with which threads store elements that
 are apart."""

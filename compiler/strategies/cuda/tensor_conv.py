@@ -142,7 +142,8 @@ def _cycles(
         stages * (cost.TENSOR_CONV_STAGE + products / max(t.deep, 1) * cost.TENSOR_CONV_WAIT) + cost.TENSOR_CONV_START
     )
     waves = -(-grid // (device.processors * here))
-    return cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, here * busy)
+    long = cost.crowded(cost.TENSOR_CONV_CROWDED, waves) if parts == KINDS["float32"] else 1.0
+    return cost.TENSOR_CONV_MEASURED * long * waves * max(waiting + busy, here * busy)
 
 
 @cache

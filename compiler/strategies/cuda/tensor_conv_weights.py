@@ -96,6 +96,8 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
                 blocks = splits * tiles
                 waves, here = -(-blocks // most), min(resident, -(-blocks // device.processors))
                 working = cost.TENSOR_CONV_MEASURED * waves * each * max(waiting + busy, here * busy)
+                if parts == KINDS["float32"]:
+                    working *= cost.crowded(cost.TENSOR_CONV_WEIGHTS_CROWDED, waves * each)
                 trees = -(-outs * channels * taps // 1024) * (isqrt(splits) / 4 + 1) * 700
                 join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0.0
                 cycles = working + join + cost.TENSOR_CONV_START
