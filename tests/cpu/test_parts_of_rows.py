@@ -19,6 +19,8 @@ MADE = {
     "window": "conv2d: {name: c, inputs: a, filters: 8, kernel: 3, padding: 1}",
     "wide window": "conv2d: {name: c, inputs: a, filters: 8, kernel: 5, padding: 2}",
     "pixels": "conv2d: {name: c, inputs: a, filters: 8, kernel: 1, activation: tanh}",
+    "plain pixels": "conv2d: {name: c, inputs: a, filters: 8, kernel: 1, bias: false}",
+    "plain lines": "conv2d: {name: c, inputs: a, filters: 8, kernel: [3, 1], padding: same, bias: false}",
     "groups": "conv2d: {name: c, inputs: a, filters: 8, kernel: 3, padding: 1, groups: 8}",
 }
 JOINED = """\
@@ -37,7 +39,7 @@ READ = """\
 @pytest.mark.parametrize(
     "way", [*(JOINED.format(axis=n) for n in range(3)), READ.format()], ids=["0", "1", "2", "read"]
 )
-@pytest.mark.parametrize("batch", [6, 2])
+@pytest.mark.parametrize("batch", [8, 6, 2])
 @pytest.mark.parametrize("made", MADE)
 def test_results_and_gradients_are_those_of_the_reference(tmp_path: Path, made: str, batch: int, way: str) -> None:
     write(tmp_path, SHAPE)
