@@ -217,7 +217,8 @@ class Double(Elementary):
     def _cos_turn(self, a: Word32, b: Word32) -> Real:
         """cos(2 pi v) with v = a, b / 2**53; the quadrant is taken from the bits of a."""
         q = (a + 0x20000000) >> 30
-        r = (self.of_integer(a - (q << 30)) + self.of_integer(b >> 11) * 4.76837158203125e-07) * 1.4629180792671596e-09
+        low = self.of_integer(b >> 11) * 4.76837158203125e-07
+        r = (self.of_integer(a - (q << 30)) + low) * 1.4629180792671596e-09
         s = r + self._sin_poly(r, self.real(0.0))
         c = (1.0 - 0.5 * (r * r)) + self._cos_poly(r, self.real(0.0))
         v = self.where(q & 1, s, c)
