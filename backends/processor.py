@@ -18,6 +18,8 @@ from compiler.strategies.cost.devices import CORE
 
 _VECTORS: Final = (("avx512f", 64, 32), ("avx2", 32, 16), ("sve", 32, 16), ("asimd", 16, 8), ("sse2", 16, 4))
 """A flag of the processor, bytes of a vector, 32-bit multiply-adds a cycle where two vectors are in work at once."""
+_HALVES: Final = ("25",)
+"""Families of AMD's processors that work on vectors of 64 bytes in two halves (Zen 4)."""
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -27,6 +29,8 @@ def processor(root: Path = Path("/")) -> Target:
     name = said.get("model name") or platform.processor() or platform.machine()
     flags = (said.get("flags") or said.get("Features") or "").split()
     vector, lanes = next(((v, n) for flag, v, n in _VECTORS if flag in flags), (CORE.vector, CORE.lanes))
+    if said.get("vendor_id") == "AuthenticAMD" and said.get("cpu family") in _HALVES and vector == 64:
+        lanes //= 2
     cpu = root / "sys/devices/system/cpu/cpu0"
     caches = _caches(cpu / "cache") or CORE.caches
     clock = _clock(cpu, name, said.get("cpu MHz", ""))

@@ -16,6 +16,7 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim
+from compiler.strategies.cost.cores import Core, core
 from compiler.strategies.cost.cpu import VECTOR_BYTES, within
 from compiler.strategies.cost.devices import H200
 
@@ -107,6 +108,11 @@ class Problem:
     def plain(self, operand: int) -> tuple[str | None, ...]:
         """Per axis of an operand its dim where the index is plain, or None."""
         return tuple(plain_dim(a) for a in self.axes(operand))
+
+    @property
+    def core(self) -> Core:
+        """The constants of its cost models."""
+        return core(self.device)
 
     def within(self, bytes_: int) -> int:
         """What a cache of the device is to hold, where those that were measured hold so many bytes."""

@@ -28,7 +28,7 @@ import compiler.ir.level1.graph as l1
 from compiler.ir.space import Affine, along
 from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if, rounded
 from compiler.strategies.convolution import convolution, weight_gradient
-from compiler.strategies.cost.cpu import STEPS_BYTES
+from compiler.strategies.cost.cpu import STEPS_BYTES, second_cache
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
@@ -38,9 +38,8 @@ MOST: Final = 3
 """Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
 HOPELESS: Final = 4.0
 """Those that take this many times the estimate of the rule's choice are not."""
-COPY_US, NEAR_COPY_US, LANES_COPY_US, LANES_FAR_COPY_US, START_US = 1e-3, 2.5e-4, 1.8e-4, 5e-4, 2.0
-"""Of an element that is copied, where the bandwidth of the device is not known; in a long run of neighbours; where the
-batch stays in the lanes, of copies of fewer than `STEPS_BYTES`, or more; and of a copy."""
+LANES_COPY_US, LANES_FAR_COPY_US = 1.8e-4, 5e-4
+"""Of an element that is copied where the batch stays in the lanes, of copies of fewer than `STEPS_BYTES`, or more."""
 
 Dims = tuple[str, ...]
 Axes = tuple[Affine, ...]
@@ -90,14 +89,14 @@ def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterat
 def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
     exchange = Exchange(e.node, e.operands, e.sources, e.reads, e.back, inner)
     copied = [(t, r, p.operands[k]) for t, r, k in zip(e.operands, e.reads, e.sources, strict=True) if r is not None]
-    made = [(_elements(p, t), _run(t, r, of)) for t, r, of in copied]
+    made = [(_elements(p, t), _each(p, t, r, of)) for t, r, of in copied]
     times = 2 if p.lanes and not exchange.same_lanes else 1
-    made.append((times * _elements(p, p.node.out), _run(p.node.out, e.back, e.node.out)))
+    made.append((times * _elements(p, p.node.out), _each(p, p.node.out, e.back, e.node.out)))
     return replace(
         inner,
         strategy=e.kind + inner.strategy,
         scratch_bytes=inner.scratch_bytes + p.real_bytes * sum(n for n, _ in made),
-        microseconds=inner.microseconds + _copies(p, exchange.same_lanes, made) + START_US * len(made),
+        microseconds=inner.microseconds + _copies(p, exchange.same_lanes, made) + p.core.copy_start_us * len(made),
         workspace=0,
         exchange=exchange,
     )
@@ -109,16 +108,28 @@ def _elements(p: Problem, copy: l1.Tensor) -> int:
     return (rounded(first, p.lanes) if p.lanes and copy.batched else first) * prod(rest)
 
 
-def _copies(p: Problem, same_lanes: bool, made: list[tuple[int, int]]) -> float:
-    """Microseconds of copies: of so many elements, in runs of so many neighbours."""
+def _copies(p: Problem, same_lanes: bool, made: list[tuple[int, float]]) -> float:
+    """Microseconds of copies: of so many elements, each of which takes so long where tensors are row-major."""
     elements, size = sum(n for n, _ in made), p.real_bytes
     if p.device.bandwidth:
         return 2 * size * elements / (1e3 * p.device.bandwidth)
     if p.lanes and same_lanes:
         return elements * (LANES_COPY_US if size * elements <= STEPS_BYTES else LANES_FAR_COPY_US)
     if p.lanes:
-        return elements * COPY_US
-    return sum(n * (NEAR_COPY_US + (COPY_US - NEAR_COPY_US) / run) for n, run in made)
+        return elements * p.core.copy_us
+    return sum(n * each for n, each in made)
+
+
+def _each(p: Problem, copy: l1.Tensor, reads: Axes, of: l1.Tensor) -> float:
+    """Microseconds of an element of a row-major copy."""
+    if all(a.terms == ((f"d{k}", 1),) for k, a in enumerate(reads)) and any(a.const for a in reads):
+        return p.core.copy_border_us
+    core = p.core
+    single = core.copy_us
+    if 2 * p.real_bytes * _elements(p, copy) > second_cache(p.device):
+        back = all(a.terms[:1] and a.terms[0][0] == f"d{k}" for k, a in enumerate(reads))
+        single = core.copy_back_us if back else core.copy_far_us
+    return core.copy_near_us + (single - core.copy_near_us) / _run(copy, reads, of)
 
 
 def _run(copy: l1.Tensor, reads: Axes, of: l1.Tensor) -> int:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import compiler.strategies as strategies
 from backends.cpu.emit.emit import emit
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower_predict
 from compiler.strategies.cost import cpu as cost
+from compiler.strategies.cpu import rows_conv
 from netloom import predict
 from tests.cpu.networks_for_use import samples, write_network
 
@@ -53,6 +55,7 @@ CASES = [
 def test_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, near: int) -> None:
     """In place, and packed wherever there are enough filters."""
     monkeypatch.setattr(cost, "ROWS_NEAR_BYTES", near)
+    monkeypatch.setattr(strategies, "GROUPS", ((rows_conv.STRATEGY,),))
     layers, expected_of = [], []
     for number, (shape, kernel, stride, pads, dilation, groups, filters) in enumerate(CASES):
         padding = [pads[0], pads[1], pads[0], pads[1]]

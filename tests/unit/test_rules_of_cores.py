@@ -3,24 +3,27 @@ sums decides (compiler/strategies/cost/cpu.py)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.strategies import choose
+from compiler.strategies.cost.devices import CORE, MEASURED_CORE
 from compiler.strategies.layout import row_major
 from compiler.strategies.variants import identity
 from tests.cpu.contractions import Conv, conv, dense, gradient
 
 Problem = tuple[Contract, dict[str, Tensor]]
-CAPABILITIES = CpuBackend().capabilities
+CAPABILITIES = replace(CpuBackend().capabilities, device=CORE)
 ONE = (1, 1)
 FORWARD, INPUT, WEIGHTS = None, 0, 1
 ROWS = [
     (conv(Conv(4, 64, 64, 16, 16, stride=(2, 2))), FORWARD, "rows_product"),  # lines of steps, copied one by one
     (conv(Conv(1, 33, 8, 28, 28, stride=(2, 2))), FORWARD, "rows_product"),
     (conv(Conv(1, 64, 128, 56, 56, stride=(2, 2), pad=1)), FORWARD, "rows_conv"),
-    (conv(Conv(3, 64, 3, 100, 100, ONE)), FORWARD, "rows_conv"),  # a low tile
+    (conv(Conv(3, 64, 3, 100, 100, ONE)), FORWARD, "rows_product"),  # the image lies far
     (conv(Conv(8, 4, 13, 17, 17, pad=1)), INPUT, "turned_rows_conv"),
     (
         conv(Conv(4, 96, 96, 9, 9, pad=1, groups=96)),
@@ -28,7 +31,7 @@ ROWS = [
         "turned_rows_conv",
     ),  # copies of neighbours, windows of nests
     (conv(Conv(8, 128, 32, 56, 5, ONE)), INPUT, "rows_conv"),  # short runs of results
-    (dense(8, 1000, 300), FORWARD, "rows_product"),  # terms behind whole vectors
+    (dense(8, 1000, 300), FORWARD, "rows_dense"),  # terms behind whole vectors are one more
     (dense(1, 1000, 300), WEIGHTS, "nest"),  # few terms
     (dense(8, 512, 512), WEIGHTS, "rows_product"),
     (conv(Conv(1, 64, 64, 56, 56, pad=1)), WEIGHTS, "bordered_rows_product"),  # windows of pixels are no vectors
@@ -55,6 +58,28 @@ IN_LANES = [
     (conv(Conv(32, 64, 64, 1, 254, (1, 5))), WEIGHTS, "lanes_product"),
     (dense(128, 300, 10), WEIGHTS, "dense_weight_gradient vector=1 s_tile=1"),
 ]
+
+
+BY_CORE = [
+    (0, conv(Conv(1, 512, 512, 7, 7, pad=1)), INPUT, "bordered_rows_product", "turned_rows_conv"),  # transposed copies
+    (0, conv(Conv(2, 181, 470, 8, 8, (5, 5))), INPUT, "bordered_rows_product", "turned_rows_conv"),
+    (0, conv(Conv(1, 16, 96, 112, 112, ONE)), INPUT, "rows_product", "rows_conv"),  # images that lie far
+    (0, conv(Conv(1, 64, 2, 96, 96, ONE)), FORWARD, "rows_product", "rows_conv"),
+    (0, conv(Conv(1, 2048, 512, 7, 7, ONE)), INPUT, "rows_product", "rows_conv"),  # weights that lie far
+    (0, conv(Conv(4, 496, 159, 9, 9, (2, 2), (3, 3), pad=1)), WEIGHTS, "bordered_rows_product", "exchanged_rows_conv"),
+    (0, conv(Conv(4, 38, 334, 37, 37, (2, 2), pad=1)), WEIGHTS, "rows_conv_weight_gradient", "exchanged_rows_conv"),
+    (LANES, conv(Conv(16, 128, 128, 28, 28, pad=1)), FORWARD, "winograd_conv", "fourier_conv"),  # near places
+]
+"""What differs between a core that starts two multiply-adds of a vector a cycle, and one that starts one."""
+
+
+@pytest.mark.parametrize("lanes, problem, operand, two, one", BY_CORE)
+def test_sums_are_as_fast_as_the_core(lanes: int, problem: Problem, operand: int | None, two: str, one: str) -> None:
+    own = CAPABILITIES if lanes else row_major(CAPABILITIES)
+    node, tensors = problem if operand is None else gradient(*problem, operand)
+    for device, expected in ((CORE, two), (replace(MEASURED_CORE, caches=CORE.caches), one)):
+        found, why = choose(node, tensors, lanes, 4, own.strategies, device)
+        assert identity(found).split()[0] == expected, f"{device.name}: {why}"
 
 
 @pytest.mark.parametrize("lanes, cases", [(0, ROWS), (LANES, IN_LANES)])

@@ -56,6 +56,16 @@ def test_a_processor_is_read_from_its_files(tmp_path: Path) -> None:
     assert found.gflops == pytest.approx(2 * 4.1 * 16)
 
 
+@pytest.mark.parametrize("family, lanes", [("25", 16), ("26", 32)])
+def test_a_processor_that_works_on_vectors_in_halves_has_half_the_lanes(
+    tmp_path: Path, family: str, lanes: int
+) -> None:
+    info = INFO.replace("fma", "fma avx512f").replace(
+        "model", f"vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel"
+    )
+    assert processor(tree(tmp_path, info)).lanes == lanes
+
+
 def test_the_clock_of_the_moment_is_taken_in_steps_and_only_where_no_other_is_stated(tmp_path: Path) -> None:
     (first := tmp_path / "1").mkdir()
     (second := tmp_path / "2").mkdir()

@@ -15,31 +15,18 @@ from compiler.strategies.cost.devices import MEASURED_CORE
 
 OPERATIONS_PER_US: Final = float(MEASURED_CORE.clock)
 """Vector operations that a core takes in a microsecond, at best: one a cycle."""
-TILE_START: Final = 40.0
-"""What a register tile costs besides its sums, and twice again for each of its accumulators."""
-TILE_NEAR_BYTES, TILE_FAR_VECTOR = MEASURED_CORE.caches[0] * 125 // 128, 8.5
-"""Of the vectors of a register tile that stay in the first cache, and what reading one from the second cache takes."""
+TILE_NEAR_BYTES: Final = MEASURED_CORE.caches[0] * 125 // 128
+"""Of the vectors of a register tile that stay in the first cache."""
 VECTOR_BYTES: Final = MEASURED_CORE.vector
 FAR_VECTOR, FAR_LINE = 10.0, 70.0
 """Reading a vector from beyond the second cache: of what is read again and again what half of it does not hold; one
 whose neighbours in memory are not read with it."""
-COPY: Final = 5.0
-"""Copying a vector of an image with its border."""
-WEIGHT_LINE, WEIGHT_LINE_MOST = 4.0, 25.0
-"""A line of the weights of one term of a tile, for each MB of weights beyond the first, and at most."""
-STEPS_NEAR, STEPS_FAR, STEPS_BYTES = 12.0, 40.0, 10_000_000
-"""A vector of the gradient of an image that a window sees in steps, where all of it has fewer bytes, or more."""
+WEIGHT_LINE_MOST: Final = 25.0
+"""A line of the weights of one term of a tile, at most."""
+STEPS_FAR, STEPS_BYTES = 40.0, 10_000_000
+"""A vector of the gradient of an image that a window sees in steps, where all of it has more bytes than that."""
 ROWS_NEAR_BYTES: Final = 128_000
 """Of a row-major image that register tiles may read in place, as all of it stays near the processor."""
-ROWS_PACK: Final = 2.0
-"""Packing a vector of what a window of a row-major image sees."""
-ROWS_LINE, ROWS_STEPS, ROWS_PIXEL = 6.0, 12.0, 2.0
-"""Copying a line of a row-major image, beside its vectors; one of pixels in steps; and each of these, where there is no
-vector of them, or steps are longer than two."""
-ROWS_END, ROWS_END_LINE = 1.0, 8.0
-"""A vector of results of an output, and those of a strip of pixels beside their vectors."""
-ROWS_APART: Final = 1.0
-"""Storing a pixel of a row-major image whose neighbours belong to other classes of pixels."""
 WINDOW_LANES: Final = 8.0
 """Adding up the lanes of a vector of the gradient of a window."""
 
@@ -55,24 +42,17 @@ CHUNK_BYTES: Final = 500_000
 """Of the operands of a sum that all register tiles read, before the next ones are taken."""
 TRANSPOSE: Final = 6.0
 """Transposing a vector."""
-ROW_TERM, ROW_SUM, ROW_REST = 1.3, 25.0, 12.0
-"""A vector of terms with neighbouring features in the lanes, the sum of its lanes, and a term behind whole vectors."""
-PANEL_SUM, PANEL_END, PANEL_BACK, PANEL_START, PANEL_TILE = 1.054, 6.0, 6.0, 300.0, 150.0
-"""Packed panels: a vector of a sum, the epilogue of a vector, the transposition of one before it, the tables and ends
-of a group, and a tile beside its sums."""
+ROW_TERM: Final = 1.3
+"""A vector of terms with neighbouring features in the lanes."""
+PANEL_START: Final = 300.0
+"""The tables and ends of a group of packed panels."""
 FEW_MORE: Final = 0.4
 """Each row beside the first one, where few rows share a vector of columns that were packed before."""
-PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
-"""Packing a vector of neighbours, of neighbouring terms, or of neither."""
 PANEL_NEAR_BYTES, PANEL_FAR_BYTES = 200_000, 8_000_000
 """Of weights that stay near whatever many rows do; from which on no cache holds them, so that reading them in order is
 worth more than its estimate."""
-PANEL_NARROW, PANEL_LOW = 1.4, (1.3, 1.1, 1.0)
-"""How much longer sums take in a tile of one vector, for which alone rows are loaded; in tiles of 4, 8 and 12 rows."""
-PANEL_RUN: Final = 20.0
-"""A run of neighbouring results of a line of sums."""
-PANEL_GATHER_BYTES, PANEL_FAR_GATHER = 2_000_000, 80.0
-"""Of an operand that the second cache does not hold, and packing a vector of single elements of it."""
+PANEL_GATHER_BYTES: Final = 2_000_000
+"""Of an operand that the second cache does not hold."""
 PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000
 """Of packed columns that blocks of rows read one after the other; of sums that stay near for all terms."""
 MAP, DRAW, NEST, ROW_NEST, ROW_WINDOW = 6.0, 100.0, 3.0, 1.0, 4.0
@@ -88,21 +68,14 @@ WINOGRAD_STRIP_BYTES: Final = 200_000
 """Of the transformed image that is worked on at a time: it stays in a core's second cache."""
 WINOGRAD_CACHE_BYTES: Final = 500_000
 """Of weights that stay in the second cache."""
-WINOGRAD_IMAGE, WINOGRAD_BACK = 75.0, 45.0
-"""What it costs to transform a channel of a tile, and an output of a tile back."""
-WINOGRAD_WEIGHTS, WINOGRAD_FAR = 15.0, 10.0
-"""And the weights of a channel for an output; more where they do not stay in the second cache, beside reading them for
-each strip."""
+WINOGRAD_FAR: Final = 10.0
+"""What transforming the weights of a channel for an output takes more where they do not stay in the second cache,
+beside reading them for each strip."""
 WINOGRAD4_STRIP_BYTES: Final = 32_000_000
 """Of the transformed image and its sums in larger tiles that are worked on at a time."""
-WINOGRAD4_SUM: Final = 1.3
-"""How much longer their sums take, whose weights come from farther than the second cache."""
 WINOGRAD4_IMAGE, WINOGRAD4_BACK, WINOGRAD4_WEIGHTS, WINOGRAD4_FAR = 300.0, 250.0, 30.0, 15.0
 """What it costs to transform a channel of a tile of 6 x 6 pixels, an output of it back, and the weights of a channel
 for an output; and to read these for each strip."""
-WINOGRAD_ROWS_LINE, WINOGRAD_ROWS_IMAGE, WINOGRAD_ROWS_BACK = 35.0, 45.0, 60.0
-"""What it costs to copy and transform a vector of tiles of a line, to transform a vector of tiles along the rows, and
-to transform one of an output back."""
 WINOGRAD_GRADIENT_SUMS_BYTES: Final = 5_000_000
 """Of sums of all places of the gradient of the weights: those of more outputs are made in several parts."""
 WINOGRAD_GRADIENT_IMAGE, WINOGRAD_GRADIENT_GRADIENT, WINOGRAD_GRADIENT_SUM = 200.0, 180.0, 420.0
@@ -128,3 +101,8 @@ def within(bytes_: int, device: Target) -> int:
         if bytes_ <= measured:
             return bytes_ * min(here, measured) // measured
     return bytes_
+
+
+def second_cache(device: Target) -> int:
+    """Bytes of the second cache of a core."""
+    return device.caches[1] if device.warp == 1 and len(device.caches) > 1 else MEASURED_CORE.caches[1]

@@ -4,65 +4,76 @@ Assumes: one vector is 64 bytes; 32 vector registers.
 Guarantees: `TILES`, `DOTS` and `ROWS_GRADIENTS` are the tiles that the CPU backend prints, in this order: a tile's
 index in its table is the number that kernels read from their rows, so that the choice is data and not text.
 Does not: measure. `speed` (operations a cycle, relative) is the geometric mean of what small convolutions reached on a
-Xeon and on an EPYC, both with AVX-512.
+Xeon and on an EPYC, both with AVX-512; `two` is what the Xeon reaches (cores.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.cores import ONE, Core, starts_two
 from compiler.strategies.cost.devices import MEASURED_CORE
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A tile of `outs` outputs by `vectors` vectors."""
+    """A tile of `outs` outputs by `vectors` vectors; `two`: its speed on a core that starts two multiply-adds a
+    cycle."""
 
     outs: int
     vectors: int
     speed: float
+    two: float = 0.0
 
 
 TILES = (
-    Shape(8, 3, 110),
-    Shape(6, 4, 112),
-    Shape(4, 6, 109),
-    Shape(4, 5, 108),
-    Shape(2, 10, 95),
-    Shape(1, 12, 65),
-    Shape(8, 2, 107),
-    Shape(16, 1, 86),
+    Shape(8, 3, 110, 162),
+    Shape(6, 4, 112, 168),
+    Shape(4, 6, 109, 165),
+    Shape(4, 5, 108, 163),
+    Shape(2, 10, 95, 132),
+    Shape(1, 12, 65, 96),
+    Shape(8, 2, 107, 157),
+    Shape(16, 1, 86, 106),
 )
 """Scalars times vectors: acc[o][u] += w[o] * x[u]."""
 
 DOTS = (
-    Shape(4, 6, 113),
-    Shape(4, 5, 110),
-    Shape(3, 5, 104),
-    Shape(2, 10, 104),
-    Shape(1, 12, 78),
-    Shape(4, 4, 98),
+    Shape(4, 6, 113, 163),
+    Shape(4, 5, 110, 162),
+    Shape(3, 5, 104, 155),
+    Shape(2, 10, 104, 157),
+    Shape(1, 12, 78, 105),
+    Shape(4, 4, 98, 147),
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
 
 ROWS_GRADIENTS = (
-    Shape(4, 6, 80),
-    Shape(2, 9, 60),
-    Shape(1, 9, 36),
-    Shape(1, 12, 40),
+    Shape(4, 6, 80, 125),
+    Shape(2, 9, 60, 97),
+    Shape(1, 9, 36, 56),
+    Shape(1, 12, 40, 56),
 )
 """Vectors of neighbouring pixels times vectors of what a tap sees of them: acc[o][u] += d[o] * x[u], lane by lane. Both
 are read where they lie, mostly in two lines of the first cache each."""
 
 
-def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int) -> float:
+@cache
+def on(shapes: tuple[Shape, ...], device: Target) -> tuple[Shape, ...]:
+    """The tiles at their speeds on a device."""
+    return tuple(replace(s, speed=s.two) for s in shapes) if starts_two(device) else shapes
+
+
+def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int, core: Core) -> float:
     """Estimated vector operations of reading `weights` bytes again for each strip of pixels, whose terms lie `step`
     bytes apart."""
-    far = max(0.0, min(constants.WEIGHT_LINE * (weights / 1e6 - 1), constants.WEIGHT_LINE_MOST))
+    far = max(0.0, min(core.weight_line * (weights / 1e6 - 1), constants.WEIGHT_LINE_MOST))
     return far * strips * terms * -(-outs // shape.outs) if step >= MEASURED_CORE.foreseen else 0.0
 
 
@@ -83,7 +94,12 @@ APART: Final = Walk()
 
 
 def cost(
-    shape: Shape, outs: int, parts: Sequence[tuple[float, float]], near: float = math.inf, walk: Walk = APART
+    shape: Shape,
+    outs: int,
+    parts: Sequence[tuple[float, float]],
+    near: float = math.inf,
+    walk: Walk = APART,
+    core: Core = ONE,
 ) -> float:
     """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum).
     `near`: bytes that the first cache holds: vectors of a longer sum come from the second one, but for those that
@@ -93,8 +109,8 @@ def cost(
     for vectors, terms in parts:
         term = size / shape.speed * 118
         if terms * fresh * constants.VECTOR_BYTES > near:
-            term = max(term, constants.TILE_FAR_VECTOR * fresh)
-        total += math.ceil(vectors / shape.vectors) * (terms * term + constants.TILE_START + 2 * size)
+            term = max(term, core.tile_wait * fresh) + core.tile_far * fresh
+        total += math.ceil(vectors / shape.vectors) * (terms * term + core.start + core.start_each * size)
     return -(-outs // shape.outs) * total
 
 
@@ -104,8 +120,9 @@ def best(
     parts: Sequence[tuple[float, float]],
     near: float = math.inf,
     walk: Walk = APART,
+    core: Core = ONE,
 ) -> tuple[int, float]:
     """The index of the tile with the least estimated cost, and that cost."""
-    costs = [cost(s, outs, parts, near, walk) for s in shapes]
+    costs = [cost(s, outs, parts, near, walk, core) for s in shapes]
     least = min(costs)
     return costs.index(least), least

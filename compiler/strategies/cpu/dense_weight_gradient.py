@@ -13,7 +13,7 @@ from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.cost.cpu import CHUNK_BYTES, OPERATIONS_PER_US, TILE_NEAR_BYTES, TRANSPOSE
-from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.cost.tiles import TILES, best, on
 from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "dense_weight_gradient"
@@ -40,7 +40,8 @@ def match(p: Problem) -> Choice:
         padded, blocks = rounded(ins, p.lanes), p.blocks(n) * each
         rows = blocks * p.lanes
         refuse_beyond(rows * padded >= LIMIT or rows * outs)
-        tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)], p.within(TILE_NEAR_BYTES))
+        parts = [(padded // p.lanes, samples * each)]
+        tile, operations = best(on(TILES, p.device), outs, parts, p.within(TILE_NEAR_BYTES), core=p.core)
         chunk = min(blocks, max(1, p.within(CHUNK_BYTES) // ((padded + outs) * p.real_bytes * p.lanes)))
         whole = max(rounded(outs, t.outs) * rounded(padded // p.lanes, t.vectors) for t in TILES)  # by any of them
         sums = whole if chunk < blocks else 0

@@ -22,7 +22,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, cost
+from compiler.strategies.cost.tiles import TILES, cost, on
 from compiler.strategies.strategy import Found, Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
@@ -65,7 +65,7 @@ def tiles_of(axis: WindowAxis) -> int:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
-    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    rows, cols, shape = conv.rows, conv.cols, on(TILES, p.device)[tile]
     tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
     strip = p.strip(tiles, shape.vectors, PLACES * (conv.ins + conv.outs), constants.FOURIER_STRIP_BYTES)
     values = (
@@ -78,8 +78,8 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
-    near = constants.FOURIER_NEAR if scratch <= p.within(constants.FOURIER_NEAR_BYTES) else 1.0
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
+    near = p.core.fourier_near if scratch <= p.within(constants.FOURIER_NEAR_BYTES) else p.core.fourier
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(constants.TILE_NEAR_BYTES), core=p.core)
     transforms = (
         tiles * (conv.ins * constants.FOURIER_IMAGE + conv.outs * constants.FOURIER_BACK)
         + pairs * constants.FOURIER_WEIGHTS

@@ -18,7 +18,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, cost
+from compiler.strategies.cost.tiles import TILES, cost, on
 from compiler.strategies.cpu.fourier_conv import PLACES, SIDE, TAP_BYTES, match_by, steady, tiles_of
 from compiler.strategies.strategy import Strategy, found_by
 
@@ -37,7 +37,7 @@ def variants(p: Problem) -> list[Choice]:
 
 
 def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
-    rows, cols, shape = found.rows, found.cols, TILES[tile]
+    rows, cols, shape = found.rows, found.cols, on(TILES, p.device)[tile]
     blocks, parts = -(-found.samples // p.lanes), -(-found.ins // p.lanes)
     tiles = blocks * tiles_of(rows) * tiles_of(cols)
     each = p.lanes * p.real_bytes
@@ -52,13 +52,13 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     vectors = strip * (p.lanes * parts + found.outs) + found.outs * parts + 3
     scratch = (PLACES * vectors + p.lanes * SIDE * SIDE) * each + strip * p.lanes * TAP_BYTES
     strips, samples = -(-tiles // strip), min(found.samples, p.lanes)
-    operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)])
+    operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)], core=p.core)
     sums, near = PLACES * found.outs * parts, scratch <= p.within(constants.FOURIER_GRADIENT_NEAR_BYTES)
     operations += sums * (strips * constants.FOURIER_GRADIENT_SUM + (0.0 if near else constants.FOURIER_FAR_SUM))
     transforms = (
         tiles * (samples * parts + found.outs) * constants.FOURIER_IMAGE + found.outs * parts * constants.FOURIER_BACK
     )
-    operations += (constants.FOURIER_NEAR if near else 1.0) * transforms
+    operations += p.core.fourier_gradient * (constants.FOURIER_NEAR if near else 1.0) * transforms
     return by_vectors(NAME, found, values, scratch, operations)
 
 

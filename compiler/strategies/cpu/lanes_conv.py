@@ -11,12 +11,13 @@ channel, column of the window).
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, Walk, best, weight_lines
+from compiler.strategies.cost.tiles import TILES, Walk, best, on, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
@@ -51,8 +52,9 @@ def match(p: Problem) -> Choice:
         )
     )
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
-    operations = conv.groups * (operations + _weights(conv, tile, strip, p.real_bytes))
-    operations += _steps(p, conv, blocks) + (constants.COPY * pixels if copy else 0)
+    operations = conv.groups * (operations + _weights(p, conv, tile, strip))
+    operations += conv.groups * conv.outs * places * p.core.lanes_end + _steps(p, conv, blocks)
+    operations += p.core.border * pixels if copy else 0.0
     microseconds = blocks * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
 
@@ -66,13 +68,13 @@ def _strip(p: Problem, conv: Convolution, image: int, places: int) -> int:
     return max(1, (seen - abs(conv.cols.tap) * (conv.cols.taps - 1)) // max(conv.cols.step, 1))
 
 
-def _weights(conv: Convolution, tile: int, strip: int, size: int) -> float:
+def _weights(p: Problem, conv: Convolution, tile: int, strip: int) -> float:
     """Vector operations of reading weights of a window of one pixel for all strips."""
-    rows, cols = conv.rows, conv.cols
+    rows, cols, size = conv.rows, conv.cols, p.real_bytes
     if rows.taps * cols.taps > 1:
         return 0.0
     strips = -(-rows.out * cols.out // (rows.div * cols.div) // strip)
-    return weight_lines(TILES[tile], conv.outs, strips, conv.ins, conv.w_in * size, conv.weights * size)
+    return weight_lines(TILES[tile], conv.outs, strips, conv.ins, conv.w_in * size, conv.weights * size, p.core)
 
 
 def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
@@ -81,7 +83,7 @@ def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
     if max(conv.rows.div, conv.cols.div) == 1:
         return 0.0
     far = blocks * vectors * constants.VECTOR_BYTES > p.within(constants.STEPS_BYTES)
-    return vectors * (constants.STEPS_FAR if far else constants.STEPS_NEAR)
+    return vectors * (constants.STEPS_FAR if far else p.core.steps_near)
 
 
 def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
@@ -92,10 +94,21 @@ def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -
     def parts(split: bool) -> list[tuple[float, float]]:
         return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
 
-    near, walk = p.within(constants.TILE_NEAR_BYTES), Walk(cols.step, cols.taps / cols.div)
-    whole, apart = best(TILES, outs, parts(False), near, walk), best(TILES, outs, parts(True), near, walk)
+    near, walk = (
+        _near(p, ins * rows.extent * cols.extent * constants.VECTOR_BYTES),
+        Walk(cols.step, cols.taps / cols.div),
+    )
+    shapes = on(TILES, p.device)
+    whole, apart = (best(shapes, outs, parts(split), near, walk, p.core) for split in (False, True))
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
+
+
+def _near(p: Problem, image: int) -> float:
+    """Bytes of vectors of a sum that the first cache holds: where reading from the second one costs sums nothing but
+    time, all tiles read an image from there that is larger."""
+    near = p.within(constants.TILE_NEAR_BYTES)
+    return near if p.core.tile_wait else 0.0 if image > near else math.inf
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

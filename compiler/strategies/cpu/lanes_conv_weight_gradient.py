@@ -13,7 +13,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import weight_gradient
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import DOTS, best
+from compiler.strategies.cost.tiles import DOTS, cost, on
 from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.window import columns
 
@@ -32,7 +32,16 @@ def match(p: Problem) -> Choice:
     image = found.groups * found.ins * walk["s_all_rows"] * walk["s_all_cols"] * p.lanes
     refuse_beyond(image)
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
-    tile, operations = best(DOTS, found.outs, [(taps, pixels)])
+    near = image * p.real_bytes <= found.groups * p.within(constants.TILE_CACHE_BYTES)
+    alone = 0.0 if near else min(1.0, rows.step * cols.step / (rows.taps * cols.taps))  # pixels that one tap reads
+    again = taps * pixels * alone * p.core.lanes_read
+    costs = [
+        cost(t, found.outs, [(taps, pixels)], core=p.core) * (1 + (p.core.lanes_far - 1) * alone)
+        + -(-found.outs // t.outs) * again
+        for t in on(DOTS, p.device)
+    ]
+    operations = min(costs)
+    tile = costs.index(operations)
     pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
     values = (
         named(blocks=blocks, samples=found.samples, groups=found.groups, outs=found.outs, ins=found.ins)
@@ -43,11 +52,8 @@ def match(p: Problem) -> Choice:
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
-    if image * p.real_bytes > found.groups * p.within(constants.TILE_CACHE_BYTES):
-        alone = min(1.0, rows.step * cols.step / (rows.taps * cols.taps))  # the share of pixels that one tap reads
-        operations *= 1 + (constants.TILE_FAR - 1) * alone
     operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
-    operations += blocks * constants.COPY * image / p.lanes if copy else 0.0
+    operations += blocks * p.core.border * image / p.lanes if copy else 0.0
     microseconds = operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.cost.tiles import TILES, best, on
 from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "lanes_dense"
@@ -34,7 +34,7 @@ def match(p: Problem) -> Choice:
         steps = dict(zip(weights, w.strides, strict=True))
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
-        tile, operations = best(TILES, outs, [(blocks, ins)])
+        tile, operations = best(on(TILES, p.device), outs, [(blocks, ins)], core=p.core)
         columns = named(blocks=blocks, outs=outs, ins=ins, w_out=steps[o], w_in=steps[k], tile=tile)
         near = blocks < constants.TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= p.within(constants.TILE_CACHE_BYTES)
         apart = blocks >= constants.ALIKE_BLOCKS and max(steps.values()) * p.real_bytes % constants.ALIKE_BYTES == 0

@@ -12,7 +12,7 @@ from typing import Final
 from compiler.layout.assign_layouts import strides_of
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
-from compiler.strategies.cost.tiles import DOTS, best
+from compiler.strategies.cost.tiles import DOTS, best, on
 from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "lanes_pairs"
@@ -46,7 +46,7 @@ def match(p: Problem) -> Choice:
     outs, vectors, terms, blocks = p.extents[outer], p.extents[inner], p.extents[k], p.blocks(n)
     group = both[0] if both else ""
     groups = p.extents[group] if both else 1
-    tile, operations = best(DOTS, outs, [(vectors, terms)])
+    tile, operations = best(on(DOTS, p.device), outs, [(vectors, terms)], core=p.core)
     columns = named(
         blocks=blocks,
         groups=groups,

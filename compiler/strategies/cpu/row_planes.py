@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.strategies.choice import named, rounded
-from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.cores import Core
 from compiler.strategies.window import WindowAxis
 
 SLACK = 2
@@ -59,18 +59,19 @@ class Planes:
         each = self.copies * self.phases * self.high * self.wide
         return rounded(channels * each, self.vector) + SLACK * self.vector
 
-    def operations(self, channels: int) -> float:
+    def operations(self, channels: int, core: Core) -> float:
         """Estimated vector operations of making the planes of so many channels."""
-        return constants.COPY * self.elements(channels) / self.vector + channels * self.copies * self._lines()
+        return core.copy * self.elements(channels) / self.vector + channels * self.copies * self._lines(core)
 
-    def _lines(self) -> float:
+    def _lines(self, core: Core) -> float:
         """Of a copy, beside its vectors."""
         rows, cols, lines = self.rows, self.cols, self.phases * self.high
         if cols.step == 1:
             moved = rows.step == 1 and self.wide == cols.extent  # as one run
-            return constants.ROWS_LINE * (1 if moved else lines)
+            short = core.short * self.wide if self.wide < self.vector else 0.0
+            return core.line * 1 if moved else (core.line + short) * lines
         single = cols.step > 2 or self.wide < self.vector
-        return lines * (constants.ROWS_STEPS + (constants.ROWS_PIXEL * self.wide if single else 0.0))
+        return lines * (core.steps + (core.pixel * self.wide if single else 0.0))
 
 
 def planes_of(rows: WindowAxis, cols: WindowAxis, vector: int) -> Planes:

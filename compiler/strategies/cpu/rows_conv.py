@@ -23,7 +23,9 @@ from typing import Final
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.cores import Core
 from compiler.strategies.cost.cpu import VECTOR_BYTES
+from compiler.strategies.cost.devices import MEASURED_CORE
 from compiler.strategies.cost.tiles import Shape, cost, weight_lines
 from compiler.strategies.cpu.row_planes import planes_of
 from compiler.strategies.strategy import Strategy
@@ -32,8 +34,8 @@ from compiler.strategies.window import WindowAxis
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
 TAP_BYTES = 8
-_TILE, _NARROW_TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS // 2, VECTORS, 86), Shape(OUTS, 3, 112)
-_PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
+PANEL_VECTORS = 3
+"""Of a panel."""
 PANEL_OUTS: Final = 32
 """Output channels from which on panels are packed, where the image does not stay near the processor."""
 DOTS: Final = 4
@@ -75,13 +77,13 @@ def match(p: Problem) -> Choice:
         | strides_of(conv)
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
-    operations = copy.operations(conv.ins) if planes else 0.0
+    operations = copy.operations(conv.ins, p.core) if planes else 0.0
     classes = _classes(found)
     if apart:
         scratch += (len(classes) + 1) * TAP_BYTES
         values |= _classed(found.rows, found.cols)
-        operations += constants.ROWS_APART * conv.outs * found.rows.out * found.cols.out
-    operations += _operations(conv, strips, classes, vector)
+        operations += p.core.apart * conv.outs * found.rows.out * found.cols.out
+    operations += _operations(p, conv, strips, classes, planes)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
 
@@ -128,7 +130,7 @@ class _Strips:
 
 
 def _strips(found: Convolution, conv: Convolution, taps: int, vector: int, far: bool) -> _Strips:
-    pixels, panel = conv.rows.out * conv.cols.out, _PANEL_TILE.vectors * vector
+    pixels, panel = conv.rows.out * conv.cols.out, PANEL_VECTORS * vector
     by_tap = found is conv and (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
     dots = pixels % vector if by_tap and pixels % vector <= DOTS else 0
     if conv.outs < PANEL_OUTS or not (far or dots):
@@ -136,31 +138,69 @@ def _strips(found: Convolution, conv: Convolution, taps: int, vector: int, far: 
     return _Strips(panel, taps * panel + dots * rounded(taps, vector), dots)
 
 
-def _ends(pixels: int, strip: int, vector: int) -> float:
-    """Vector operations of what follows the sums of an output and class."""
-    return -(-pixels // vector) * constants.ROWS_END + -(-pixels // strip) * constants.ROWS_END_LINE
-
-
-def _operations(conv: Convolution, strips: _Strips, classes: list[int], vector: int) -> float:
-    """Vector operations of an image's sums and of packing. `classes`: terms of the sums of each class of pixels."""
+def _operations(p: Problem, conv: Convolution, strips: _Strips, classes: list[int], planes: int) -> float:
+    """Vector operations of an image's sums, of packing, and of what lies far. `classes`: terms of the sums of each
+    class of pixels."""
+    vector, core = VECTOR_BYTES // p.real_bytes, p.core
     pixels, taps = conv.rows.out * conv.cols.out, sum(classes)
     vectors = -(-pixels // vector) - (strips.dots > 0)
-    ends = conv.outs * len(classes) * _ends(pixels, strips.pixels, vector)
+    ends = -(-pixels // vector) * core.end + -(-pixels // strips.pixels) * core.end_line
+    operations = conv.outs * len(classes) * ends + core.far_copy * _far(p, planes)
     if not strips.packed:
-        tile = _TILE if conv.outs > _NARROW_TILE.outs else _NARROW_TILE
-        return ends + sum(cost(tile, conv.outs, [(vectors, terms)]) for terms in classes)
-    panels, rest = divmod(vectors, _PANEL_TILE.vectors)
-    operations = panels * sum(cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, terms)]) for terms in classes)
-    operations += constants.ROWS_PACK * taps * vectors
-    if conv.rows.taps * conv.cols.taps == 1:
-        size = constants.VECTOR_BYTES // vector
-        many = -(-vectors // _PANEL_TILE.vectors)
-        operations += weight_lines(_PANEL_TILE, conv.outs, many, taps, conv.w_in * size, conv.weights * size)
-    if rest:
-        operations += sum(cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, terms)]) for terms in classes)
+        tile = Shape(OUTS, VECTORS, core.pair) if conv.outs > OUTS // 2 else Shape(OUTS // 2, VECTORS, core.narrow)
+        alone = vectors % VECTORS if conv.outs > OUTS // 2 else 0  # the last vector
+        passes = -(-conv.outs // tile.outs) * len(classes)
+        operations += passes * _far(p, planes) * _far_read(p, planes)
+        operations += _weights(p, conv, tile, 1, taps) if core.near_weights else 0.0
+        return (
+            operations
+            + _sums(core, tile, conv, vectors - alone, classes)
+            + alone * _sums(core, _one(p), conv, 1, classes)
+        )
+    panels, rest = divmod(vectors, PANEL_VECTORS)
+    tiles = (
+        (Shape(OUTS, PANEL_VECTORS, core.whole), panels),
+        ((_one(p), Shape(OUTS, 2, core.pair))[rest - 1], rest > 0),
+    )
+    for tile, many in tiles:
+        operations += many * _sums(core, tile, conv, tile.vectors, classes) + _weights(p, conv, tile, many, taps)
+    operations += core.pack * taps * vectors
     if strips.dots:
-        operations += strips.dots * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
-    return operations + ends
+        operations += strips.dots * (conv.outs * (core.dot * taps / vector + core.dot_end) + core.dot_pack * taps)
+    return operations
+
+
+def _one(p: Problem) -> Shape:
+    return Shape(OUTS, 1, p.core.single)
+
+
+def _sums(core: Core, tile: Shape, conv: Convolution, vectors: int, classes: list[int]) -> float:
+    return sum(cost(tile, conv.outs, [(vectors, terms)], core=core) for terms in classes)
+
+
+def _far(p: Problem, planes: int) -> float:
+    """Vectors of the copied image that the second cache does not hold, half of which is for what is read beside it."""
+    return max(0.0, (planes * p.real_bytes - constants.second_cache(p.device) / 2) / VECTOR_BYTES)
+
+
+def _far_read(p: Problem, planes: int) -> float:
+    """Reading one of them: neighbours in memory are pixels of other tiles. From beyond the third cache, which has the
+    image, too, each is waited for."""
+    beyond = 2 * planes * p.real_bytes > p.within(MEASURED_CORE.caches[2])
+    return p.core.far_alone if beyond else p.core.far_read
+
+
+def _weights(p: Problem, conv: Convolution, tile: Shape, strips: int, taps: int) -> float:
+    """Vector operations of reading weights that lie far for each strip, beside the sums meanwhile."""
+    size, weights = p.real_bytes, conv.weights * p.real_bytes
+    apart = conv.rows.taps * conv.cols.taps == 1 and conv.w_in > 1
+    if apart and conv.w_in * size >= MEASURED_CORE.foreseen:
+        return weight_lines(tile, conv.outs, strips, taps, conv.w_in * size, weights, p.core)
+    lines = strips * rounded(conv.outs, tile.outs) * taps * (1 / tile.outs if apart else size / VECTOR_BYTES)
+    hidden = (tile.outs if apart else VECTOR_BYTES // size) * tile.vectors * 118 / tile.speed
+    if weights > constants.second_cache(p.device) / 2:
+        return lines * max(0.0, p.core.far_weights - hidden)
+    return lines * p.core.near_weights if apart and taps * VECTOR_BYTES > p.within(constants.TILE_NEAR_BYTES) else 0.0
 
 
 def _is_whole(conv: Convolution) -> bool:

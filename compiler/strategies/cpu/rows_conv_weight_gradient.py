@@ -20,7 +20,7 @@ from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, re
 from compiler.strategies.convolution import extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.cpu import VECTOR_BYTES
-from compiler.strategies.cost.tiles import ROWS_GRADIENTS, cost
+from compiler.strategies.cost.tiles import ROWS_GRADIENTS, cost, on
 from compiler.strategies.cpu.row_planes import planes_of
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
@@ -37,7 +37,7 @@ def variants(p: Problem) -> Sequence[Choice]:
 
 
 def _choice(p: Problem, tile: int) -> Choice:
-    found, shape = weight_gradient(p), ROWS_GRADIENTS[tile]
+    found, shape = weight_gradient(p), on(ROWS_GRADIENTS, p.device)[tile]
     rows, cols = found.rows, found.cols
     refuse_if(any(a.step < 1 or (a.taps > 1 and a.tap < 1) for a in (rows, cols)), "the window is walked backwards")
     vector = VECTOR_BYTES // p.real_bytes
@@ -56,10 +56,11 @@ def _choice(p: Problem, tile: int) -> Choice:
     )
     scratch = lines * (width + 1) * VECTOR_BYTES + (vector + planes + copy.masks) * p.real_bytes
     scratch += taps * TAP_BYTES + (pixels // vector + 1) * PLACE_BYTES
-    sums = cost(shape, found.outs, [(taps, -(-pixels // vector))])
+    sums = cost(shape, found.outs, [(taps, -(-pixels // vector))], core=p.core)
     if found.outs > shape.outs and planes * p.real_bytes > p.within(constants.TILE_CACHE_BYTES):
         sums *= 1 + (constants.TILE_FAR - 1) * min(1.0, rows.step / rows.taps)  # rows that no other tap reads
-    operations = found.samples * (copy.operations(found.ins) + sums)
+    beyond = max(0.0, (planes * p.real_bytes - constants.second_cache(p.device) / 2) / VECTOR_BYTES)
+    operations = found.samples * (copy.operations(found.ins, p.core) + p.core.far_copy * beyond + sums)
     operations += constants.WINDOW_LANES * found.outs * rounded(taps, vector)
     us = found.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, us)

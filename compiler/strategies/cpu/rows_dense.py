@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_REST, ROW_SUM, ROW_TERM, VECTOR_BYTES
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, VECTOR_BYTES, second_cache
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
@@ -41,9 +41,12 @@ def match(p: Problem) -> Choice:
     block = BLOCK if batch <= TOGETHER else NEAR
     columns = (("s_batch", batch), ("s_outs", outs), ("s_ins", ins), ("s_block", block))
     whole, rest = divmod(ins, VECTOR_BYTES // p.real_bytes)
-    terms = ROW_TERM * whole + ROW_REST * rest
+    core = p.core
+    terms = core.row_term * whole + core.row_rest * rest + core.row_tail * (rest > 0)
+    if outs * ins * p.real_bytes > second_cache(p.device) / 2:
+        terms += core.row_far * whole / batch
     scratch = TOGETHER * block * p.real_bytes
-    return Choice(NAME, (), columns, scratch, batch * outs * (terms + ROW_SUM) / OPERATIONS_PER_US)
+    return Choice(NAME, (), columns, scratch, batch * outs * (terms + core.row_sum) / OPERATIONS_PER_US)
 
 
 STRATEGY: Final = Strategy(NAME, match)

@@ -48,14 +48,12 @@ def match(p: Problem) -> Choice:
         columns |= named(**_blocks(rows, outs, ins, p.real_bytes, p.within(constants.PANEL_SUMS_BYTES)), long=LONG)
         reals = columns["s_wide"] * columns["s_tall"] + columns["s_copy"] * columns["s_tall"] * ins
         scratch = reals * p.real_bytes + 4 * (columns["s_tall"] + columns["s_depth"])
-        operations = rounded(rows, 4) * vectors * (ins * constants.PANEL_SUM + constants.PANEL_END)
-        operations += -(-rows // ROWS) * vectors / 2 * max(1.0, ins / columns["s_depth"]) * constants.PANEL_TILE
+        operations = rounded(rows, 4) * vectors * (ins * p.core.panel_sum + p.core.panel_end)
+        operations += -(-rows // ROWS) * vectors / 2 * max(1.0, ins / columns["s_depth"]) * p.core.panel_tile
     else:
         columns |= named(wide=STRIP * panel_of(p.real_bytes))
         scratch = FEW * columns["s_wide"] * p.real_bytes
-        operations = vectors * (
-            ins * (constants.ROW_TERM + constants.FEW_MORE * (rows - 1)) + rows * constants.PANEL_END
-        )
+        operations = vectors * (ins * (constants.ROW_TERM + constants.FEW_MORE * (rows - 1)) + rows * p.core.panel_end)
     return Choice(
         NAME, (("many", int(rows > FEW)),), tuple(columns.items()), scratch, operations / constants.OPERATIONS_PER_US
     )

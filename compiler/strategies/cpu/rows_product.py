@@ -37,6 +37,7 @@ from compiler.strategies.choice import (
     refuse_if,
     rounded,
 )
+from compiler.strategies.cost.cores import Core
 from compiler.strategies.strategy import Strategy, with_columns
 
 NAME, LANES_NAME = "rows_product", "lanes_product"
@@ -194,19 +195,20 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     reals = kept * width + high * DEEP + tall * width + 2 * COLS
     reals += rounded(tall, COLS) * width if turned else 0
     lanes = cost.VECTOR_BYTES // p.real_bytes
-    strips, vectors = -(-cols // width), -(-cols // lanes)
-    end = cost.PANEL_END + turned * cost.PANEL_BACK
-    operations = _tiles(rows, vectors) * terms * cost.PANEL_SUM + rows * vectors * end + cost.PANEL_START
-    operations += -(-rows // ROWS) * -(-cols // COLS) * max(1.0, terms / DEEP) * cost.PANEL_TILE
+    strips, vectors, core = -(-cols // width), -(-cols // lanes), p.core
+    end = core.panel_end + turned * core.panel_back
+    operations = _tiles(rows, vectors, core) * terms * core.panel_sum + rows * vectors * end + cost.PANEL_START
+    operations += -(-rows // ROWS) * -(-cols // COLS) * max(1.0, terms / DEEP) * core.panel_tile
     far = [prod(t.shape) * p.real_bytes > p.within(cost.PANEL_GATHER_BYTES) for t in p.operands]
-    far_a, far_b = far[1 - known["vector"]], far[known["vector"]]
+    gather = [core.panel_far_gather if f else core.panel_gather for f in far]
+    gather_a, gather_b = gather[1 - known["vector"]], gather[known["vector"]]
     if not lines or width > COPIED:
-        packing = _packing(roles["m"], roles["k"], "a", ROWS, lanes, far_a)
+        packing = _packing(roles["m"], roles["k"], "a", ROWS, gather_a, p)
         operations += terms * rounded(rows, ROWS) * strips * packing / lanes
-    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes, far_b) / lanes
+    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, gather_b, p) / lanes
     inner = roles["m" if turned else "n"]
     if len(inner) > 1:
-        operations += rows * cols / inner[-1].extent * cost.PANEL_RUN
+        operations += rows * cols / inner[-1].extent * core.panel_run
     return Choice(
         name,
         literals,
@@ -216,19 +218,22 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     )
 
 
-def _tiles(rows: int, vectors: int) -> float:
+def _tiles(rows: int, vectors: int, core: Core) -> float:
     """Vectors of sums of all tiles, as many as of those of whole tiles that take as long."""
     rest = -(-(rows % ROWS) // (ROWS // 3))
-    high = rows // ROWS * ROWS + (rest * ROWS // 3 * cost.PANEL_LOW[rest - 1] if rest else 0.0)
-    return high * (vectors - vectors % 2 + vectors % 2 * cost.PANEL_NARROW)
+    high = rows // ROWS * ROWS + (rest * ROWS // 3 * core.panel_low[rest - 1] if rest else 0.0)
+    return high * (vectors - vectors % 2 + vectors % 2 * core.panel_narrow)
 
 
-def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, lanes: int, far: bool) -> float:
+def _packing(
+    outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, gather: float, p: Problem
+) -> float:
     """The cost of packing a vector of an operand in panels of a width: of neighbours, else of neighbouring terms, which
-    are transposed, else of single elements."""
+    are transposed, else of single elements, which takes `gather`."""
+    lanes, core = cost.VECTOR_BYTES // p.real_bytes, p.core
     panels, squares = _whole(outer, operand, width), _whole(terms, operand, lanes)
-    rest = squares * cost.PANEL_TURN + (1 - squares) * (cost.PANEL_FAR_GATHER if far else cost.PANEL_GATHER)
-    return panels * cost.PANEL_PACK + (1 - panels) * rest
+    rest = squares * core.panel_turn + (1 - squares) * gather
+    return panels * core.panel_pack + (1 - panels) * rest
 
 
 def _whole(dims: Sequence[_Dim], operand: str, width: int) -> float:

@@ -21,7 +21,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.cost.tiles import TILES, Shape, cost, on
 from compiler.strategies.cpu.winograd.winograd_conv import REUSING, TAP_BYTES, three
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
@@ -55,7 +55,7 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
-    shape = TILES[tile]
+    shape = on(TILES, p.device)[tile]
     strip, tiles, chunk = _strip(p, conv, shape), _tiles(p, conv), _chunk(conv)
     values = (
         named(blocks=p.blocks(p.out[0])) | extents(conv) | walk_of(conv) | named(strip=strip, tile=tile, chunk=chunk)
@@ -63,9 +63,10 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
     pairs = conv.ins * rounded(conv.outs, p.lanes)
-    sums = -(-conv.ins // chunk) * cost(shape, conv.outs, [(tiles, min(chunk, conv.ins))])
-    operations = PLACES * constants.WINOGRAD4_SUM * sums
-    operations += tiles * (conv.ins * constants.WINOGRAD4_IMAGE + conv.outs * constants.WINOGRAD4_BACK)
+    sums = -(-conv.ins // chunk) * cost(shape, conv.outs, [(tiles, min(chunk, conv.ins))], core=p.core)
+    operations = PLACES * p.core.winograd4_sum * sums
+    transforms = conv.ins * constants.WINOGRAD4_IMAGE + conv.outs * constants.WINOGRAD4_BACK
+    operations += p.core.winograd4 * tiles * transforms
     operations += pairs * (constants.WINOGRAD4_WEIGHTS + constants.WINOGRAD4_FAR * -(-tiles // strip))
     return by_vectors(NAME, conv, values, scratch, operations)
 

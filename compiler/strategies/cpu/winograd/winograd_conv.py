@@ -19,7 +19,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.cost.tiles import TILES, Shape, cost, on
 from compiler.strategies.strategy import Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
@@ -38,13 +38,18 @@ def variants(p: Problem) -> list[Choice]:
     return fastest_first(_choice(p, conv, n) for n in REUSING)
 
 
+def near_places(p: Problem) -> float:
+    """Bytes of the first cache for the vectors of one place."""
+    return p.within(constants.TILE_NEAR_BYTES) / p.core.places
+
+
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
     """Transforming the weights, and reading them for each strip where they are many, in vector operations."""
     pairs = conv.ins * conv.outs
     lines = PLACES * p.real_bytes / constants.VECTOR_BYTES
     far = PLACES * pairs * p.real_bytes > p.within(constants.WINOGRAD_CACHE_BYTES)
-    more = constants.WINOGRAD_FAR + constants.FAR_VECTOR * lines * strips if far else 0.0
-    return pairs * (constants.WINOGRAD_WEIGHTS + more)
+    more = constants.WINOGRAD_FAR + p.core.winograd_read * constants.FAR_VECTOR * lines * strips if far else 0.0
+    return pairs * (p.core.winograd_weights + more)
 
 
 def three(axis: WindowAxis) -> bool:
@@ -61,14 +66,14 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
-    shape = TILES[tile]
+    shape = on(TILES, p.device)[tile]
     strip, tiles = _strip(p, conv, shape), _tiles(p, conv)
     values = named(blocks=p.blocks(p.out[0])) | extents(conv) | walk_of(conv) | named(strip=strip, tile=tile)
     image, sums = conv.ins * strip + 1, shape.outs * shape.vectors
     weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
-    operations += tiles * (conv.ins * constants.WINOGRAD_IMAGE + conv.outs * constants.WINOGRAD_BACK) + weights_cost(
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], near_places(p), core=p.core)
+    operations += tiles * (conv.ins * p.core.winograd_image + conv.outs * p.core.winograd_back) + weights_cost(
         p, conv, -(-tiles // strip)
     )
     return by_vectors(NAME, conv, values, scratch, operations)

@@ -19,8 +19,8 @@ from compiler.strategies.choice import Choice, NotApplicable, Problem, named, re
 from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.devices import MEASURED_CORE
-from compiler.strategies.cost.tiles import TILES, cost
-from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
+from compiler.strategies.cost.tiles import TILES, cost, on
+from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, near_places, three, weights_cost
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
 NAME = "winograd_rows"
@@ -41,7 +41,7 @@ def variants(p: Problem) -> list[Choice]:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int, high: int) -> Choice:
-    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    rows, cols, shape = conv.rows, conv.cols, on(TILES, p.device)[tile]
     lanes = constants.VECTOR_BYTES // p.real_bytes
     tile_rows, tile_cols = -(-rows.out // 2), -(-cols.out // 2)
     vectors = -(-high * tile_cols // lanes)
@@ -61,14 +61,15 @@ def _choice(p: Problem, conv: Convolution, tile: int, high: int) -> Choice:
     scratch = (PLACES * transformed + sums) * constants.VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes
     scratch += PLACES * conv.ins * TAP_BYTES
     lines = (2 * high + 2) * -(-tile_cols // lanes)
-    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], p.within(constants.TILE_NEAR_BYTES))
+    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], near_places(p), core=p.core)
     image = PLACES * conv.ins * strip
     far = max(0.0, image - p.within(MEASURED_CORE.caches[1] // 2) / constants.VECTOR_BYTES)
     alone = shape.vectors == 1 < strip
-    operations += -(-conv.outs // shape.outs) * far * (constants.FAR_LINE if alone else constants.FAR_VECTOR)
+    again = constants.FAR_LINE if alone else constants.FAR_VECTOR
+    operations += far * (-(-conv.outs // shape.outs) * p.core.winograd_read * again + p.core.winograd_far)
     operations += (
-        conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
-        + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK
+        conv.ins * (lines * p.core.winograd_rows_line + vectors * p.core.winograd_rows_image)
+        + conv.outs * vectors * p.core.winograd_rows_back
     )
     times = conv.samples * -(-tile_rows // high)
     total = times * operations + weights_cost(p, conv, times)

@@ -17,7 +17,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import DOTS, cost
+from compiler.strategies.cost.tiles import DOTS, cost, on
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, three
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
@@ -40,7 +40,7 @@ def variants(p: Problem) -> list[Choice]:
 
 
 def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
-    rows, cols, shape = found.rows, found.cols, DOTS[tile]
+    rows, cols, shape = found.rows, found.cols, on(DOTS, p.device)[tile]
     blocks = -(-found.samples // p.lanes)
     tiles = blocks * -(-rows.out // 2) * -(-cols.out // 2)
     strip = -(-tiles // -(-tiles // STRIP)) | 1
@@ -56,9 +56,12 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     window = rounded(9 * found.ins, p.lanes)
     vectors = 4 * (found.ins * strip + 1 + part * strip) + PLACES * (part + _MORE) * pitch + window
     strips, parts = -(-tiles // strip), -(-found.outs // part)
-    operations = PLACES * strips * parts * cost(shape, part, [(found.ins, strip)])
+    operations = (
+        p.core.winograd_gradient_sum * PLACES * strips * parts * cost(shape, part, [(found.ins, strip)], core=p.core)
+    )
     operations += (
-        tiles
+        p.core.winograd_gradient
+        * tiles
         * (parts * found.ins * constants.WINOGRAD_GRADIENT_IMAGE + found.outs * constants.WINOGRAD_GRADIENT_GRADIENT)
         + found.outs * found.ins * constants.WINOGRAD_GRADIENT_SUM
     )
