@@ -38,7 +38,7 @@ STRATEGIES = {
     "dense_weight_gradient": ("mlp", "cpu", "exact"),
     "lanes_pairs": ("transformer", "cpu", "exact"),
     "lanes_conv": ("lenet5", "cpu", "exact"),
-    "winograd_conv": ("lenet_digits", "cpu", "exact"),
+    "winograd_conv": ("resnet20", "cpu", "exact"),
     "winograd4_conv": ("convnet_l5", "cpu", "float32"),
     "lanes_conv_weight_gradient": ("lenet5", "cpu", "exact"),
     "winograd_weight_gradient": ("resnet20", "cpu", "exact"),

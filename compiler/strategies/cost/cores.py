@@ -251,7 +251,7 @@ TWO: Final = Core(
     steps_near=6.0,
     fourier_gradient=1.25,
 )
-"""An Intel Xeon: of 480 candidates for drawn convolutions and products nine of ten take 0.83 to 1.15 times these."""
+"""An Intel Xeon (docs/speed.md says how near to the best choices are)."""
 
 
 def core(device: Target) -> Core:
