@@ -28,7 +28,7 @@ def graph_model(seed: int, order: str = "bitwise") -> str:
     """The text of a model, which reads `data.npz` beside it."""
     rng = random.Random(f"graph {seed}")
     shape = rng.choice(INPUTS)
-    found = _Graph(rng, {"x": shape})
+    found = Graph(rng, {"x": shape})
     for _ in range(rng.randint(4, 10)):
         found.grow()
     end = found.end()
@@ -54,8 +54,11 @@ numerics: {{precision: {precision}, order: {order}}}
 """
 
 
-class _Graph:
+class Graph:
     """Layers in order, the shape of what each of them gives, and which of these nothing has read."""
+
+    most_joined = 24
+    """Elements along an axis."""
 
     def __init__(self, rng: random.Random, shapes: dict[str, Shape]) -> None:
         self.rng, self.shapes, self.layers = rng, dict(shapes), list[str]()
@@ -108,7 +111,7 @@ class _Graph:
         parts = [name, *self.rng.sample(others, min(len(others), self.rng.choice((1, 1, 2))))]
         self.rng.shuffle(parts)
         extent = sum(self.shapes[n][axis] for n in parts)
-        if extent > 24:
+        if extent > self.most_joined:
             return False
         self.add("concat", tuple(parts), (*shape[:axis], extent, *shape[axis + 1 :]), f"axis: {axis}")
         return True

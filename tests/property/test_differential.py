@@ -1,4 +1,4 @@
-"""Random models: cpu is bitwise equal to the reference.
+"""Random models: cpu is bitwise equal to the reference; where sums may be in another order, it is near it.
 
 NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization, and share
 one build between several spiking models.
@@ -18,6 +18,7 @@ from compiler.runtime.plots import plots
 from netloom import run
 from tests.construct_runs import results
 from tests.numeric.trained import load
+from tests.property.random_convolutions import convolutions_model
 from tests.property.random_graphs import BATCH, SAMPLES, graph_data, graph_model
 from tests.property.random_layers import data, layer_model
 from tests.property.random_mixed import mixed_data, mixed_model
@@ -80,6 +81,24 @@ def graphs(seed: int, folder: Path, *others: tuple[str, str]) -> None:
         assert not different, f"seed {seed}: {target} {lowered_for} {different}"
 
 
+def convolutions(seed: int, folder: Path) -> None:
+    """Compare what two batches, of which the second may be short, have made of the weights of a network, by the
+    strategies of `cpu`, with what they make of them in the definition."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text, arrays, batch = convolutions_model(seed)
+    np.savez(folder / "data.npz", **arrays)
+    found = []
+    for target in BOTH:
+        trained = load(text, folder, target)
+        trained.step(1, range(batch))
+        trained.step(2, range(batch, batch + max(1, batch - 2)))
+        found.append(trained.weights() | trained.statistics())
+    tolerance = 1e-9 if "float64" in text else 2e-3
+    for name, expected in found[1].items():
+        atol = tolerance * (float(np.abs(expected[np.isfinite(expected)]).max(initial=0)) + 1e-3)
+        np.testing.assert_allclose(found[0][name], expected, rtol=0, atol=atol, err_msg=f"seed {seed}: {name}")
+
+
 @pytest.fixture(autouse=True)
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take half of the time of a short training."""
@@ -109,6 +128,20 @@ def test_mixed(tmp_path: Path) -> None:
 def test_graphs(seed: int, tmp_path: Path) -> None:
     """Lowered for a GPU, too, for which launches are sorted and batched."""
     graphs(seed, tmp_path, ("reference", "cpu"), ("reference", "cuda"))
+
+
+@pytest.mark.usefixtures("not_optimized")
+@pytest.mark.parametrize("first", range(0, 6, 3))
+def test_convolutions(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 3):
+        convolutions(seed, tmp_path / str(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_convolutions(chunk: int, tmp_path: Path) -> None:
+    for seed in range(6 + chunk, 50 + MANY // 4, CHUNKS):
+        convolutions(seed, tmp_path / str(seed))
 
 
 @pytest.mark.slow

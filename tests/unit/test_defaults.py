@@ -20,6 +20,7 @@ from compiler.frontend.schema.validate import validate
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, from_plain, with_entry
 from compiler.frontend.yaml.yaml12 import load_text
 from compiler.ir.level0.model import Model
+from compiler.layers.shared.keys import FROZEN
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "compiler" / "frontend" / "build"
@@ -121,11 +122,13 @@ network:
     - glu: {axis: 0}
     - reshape: {shape: [8, 9]}
     - conv1d: {filters: 2, kernel: 2, init: {truncated_normal: {}}}
+    - conv1d: {filters: 2, kernel: 1, padding: valid}
     - conv_transpose1d: {filters: 2, kernel: 2, init: {uniform: {}}}
     - max_pool1d: {size: 2}
     - avg_pool1d: {size: 2}
     - reshape: {shape: [2, 2, 1, 1]}
     - conv3d: {filters: 2, kernel: 1, init: {orthogonal: {}}}
+    - conv3d: {filters: 2, kernel: 1, padding: valid}
     - flatten: {name: flat}
     - embedding: {inputs: k, count: 5, size: 4}
     - positions: {}
@@ -135,9 +138,11 @@ network:
     - repeat: {times: 2, layers: [gru: {units: 4, sequence: true}]}
     - lstm: {units: 4, sequence: true, name: heard}
     - rnn: {units: 4, name: last}
+    - matmul: {inputs: [heard, last]}
     - one_hot: {inputs: k, count: 5}
     - gru: {units: 4}
     - dense: {units: 4, name: other}
+    - dense: {units: 4, weights: other}
     - one_hot: {inputs: k, count: 5}
     - lstm: {units: 4, name: third}
     - reduce: {inputs: flat, function: sum, axes: [0], name: all}
@@ -267,7 +272,8 @@ def test_absent_keys_have_the_defaults_of_the_language() -> None:
                     other.append(name)
                 del missing[name]
     assert other == list(OTHERWISE)
-    assert set(missing) == set()
+    assert "layer_dense.frozen" not in missing  # of shared weights: a key that all kinds of layers have alike
+    assert {name for name, (_, field) in missing.items() if field is not FROZEN} == set()
 
 
 # ------------------------------------------------------------------------------------- said once

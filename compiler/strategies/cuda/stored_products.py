@@ -73,8 +73,8 @@ _REAL: Final = 4
 """Bytes of a sum."""
 _NEIGHBOURS: Final = 8
 """Columns that a thread stores together, at most."""
-_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-_WAITING: Final = 16
+SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+WAITING: Final = 16
 """Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
 AHEAD: Final = 2048
 """Bytes before the ring: its barriers, and up to the next multiple of 1024."""
@@ -199,8 +199,8 @@ def tilings(
         number = number_of(shape, *across)
         step, start = (x[shape] for x in _times(kind, is_held(kind, number) and all(across)))
         many = tiles(kind, number, batch, m, n)
-        most = _WAITING * (resident_of(kind, number) if device.architecture == "sm_90" else 1)
-        for splits, depth in parts(k, deep, _SPLITS, 4 * deep):
+        most = WAITING * (resident_of(kind, number) if device.architecture == "sm_90" else 1)
+        for splits, depth in parts(k, deep, SPLITS, 4 * deep):
             if splits > most:
                 continue
             turns = -(-many * splits // device.processors)

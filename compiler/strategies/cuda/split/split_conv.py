@@ -35,7 +35,7 @@ from compiler.strategies.cuda import direct_conv, direct_conv_weights, stored_pr
 from compiler.strategies.cuda.direct_conv import ORDERS, Convolution
 from compiler.strategies.cuda.split import split_products
 from compiler.strategies.cuda.split.split_products import BLOCK, LEAST_TERMS
-from compiler.strategies.cuda.stored_products import AHEAD, LEAST, ROWS
+from compiler.strategies.cuda.stored_products import AHEAD, LEAST, ROWS, SPLITS, WAITING
 from compiler.strategies.strategy import Strategy, first_of, found_by
 from compiler.strategies.tilings import MOST_TILES, MOST_VARIANTS, Tiling, choices, parts, tiled
 
@@ -48,9 +48,6 @@ RESIDENT: Final = (1, 2)
 """Blocks that a processor holds, by number."""
 PARTS: Final = 2
 _TAPS: Final = range(1, 12)
-_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-_WAITING: Final = 16
-"""Blocks of a tile wait for each other: no more than there are places for blocks."""
 _HALF: Final = 2
 """Bytes of a part."""
 
@@ -120,8 +117,8 @@ def tilings(found: Gathered, device: Target = H200) -> list[Tiling]:
     ways, (m, n, k) = list[Tiling](), found.extents
     for number, wide in enumerate(COLUMNS):
         many, resident = -(-m // ROWS) * -(-n // wide), RESIDENT[number]
-        for splits, depth in parts(k, BLOCK, _SPLITS, 4 * BLOCK):
-            if splits > _WAITING * resident:
+        for splits, depth in parts(k, BLOCK, SPLITS, 4 * BLOCK):
+            if splits > WAITING * resident:
                 continue
             turns = -(-many * splits // device.processors)
             started = -(-turns // resident)
