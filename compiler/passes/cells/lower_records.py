@@ -23,7 +23,7 @@ from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.stages import EVENT_RECORDS, RECORDS, TRACES
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import DType, Role, array_name, own_array
-from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
+from compiler.passes.program.build_program import Draft, Place, ProgramBuilder, Prototype
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
@@ -77,15 +77,21 @@ def _record_events(
     used = own_array(buffer, "used")
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
-    k = builder.kernel(f"{name}: record spikes", span)
-    k.read("list", DType.I32, spikes, l2.ByName())
-    k.read("count", DType.I32, own_array(name, "spike_count"), l2.ByName())
-    k.update("buffer", DType.I32, buffer, l2.ByName())
-    k.update("used", DType.I64, used, l2.ByName())
-    k.column("slots", slots)
-    k.column("capacity", capacity)
-    k.column("n", room)
-    k.add_row(l2.RecordEvents(), name).run(Place(stage))
+    kernel = builder.rows_of(_recording, f"{name}: record spikes", span)
+    arrays = {"list": spikes, "count": own_array(name, "spike_count"), "buffer": buffer, "used": used}
+    kernel.add_row(arrays, {"slots": slots, "capacity": capacity, "n": room}, name).run(Place(stage))
+
+
+def _recording() -> Prototype:
+    """The kernel that appends events to a buffer."""
+    arrays = (
+        ("list", DType.I32, l2.Mode.READ),
+        ("count", DType.I32, l2.Mode.READ),
+        ("buffer", DType.I32, l2.Mode.UPDATE),
+        ("used", DType.I64, l2.Mode.UPDATE),
+    )
+    columns = (l2.ScalarFormal(c, DType.I64) for c in ("slots", "capacity", "n"))
+    return Prototype((*(l2.ArrayFormal(*a, l2.ByName()) for a in arrays), *columns), l2.RecordEvents())
 
 
 RATE_STEPS = 1 << 14  # of one buffer of spike counts

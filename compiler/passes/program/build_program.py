@@ -58,10 +58,14 @@ class KernelRows:
 
     def add_row(self, arrays: Mapping[str, str], columns: Mapping[str, l2.ColumnValue], path: str) -> Row:
         """Adds one row, at a model path."""
+        if self.tables:
+            arrays = {**arrays, **self.tables}
+        if WARMUP in self.scalars:
+            columns = {**columns, WARMUP: self.builder.warmup}
         for formal, bound in self.arrays.items():
-            bound.append(self.tables[formal] if formal in self.tables else arrays[formal])
+            bound.append(arrays[formal])
         for formal, values in self.scalars.items():
-            values.append(self.builder.warmup if formal == WARMUP else columns[formal])
+            values.append(columns[formal])
         self.paths.append(path)
         return Row(self, len(self.paths) - 1)
 
