@@ -59,6 +59,8 @@ def main() -> None:
     # Modules and the levels of a model live until the end: a collector that looks for garbage among them, again and
     # again and once more at the end, takes a tenth of the time of a build.
     gc.set_threshold(100_000, 50, 50)
+    if sys.argv[1:2] == ["build"]:
+        gc.disable()  # nothing of it is garbage, but for what is used last
     from compiler.runtime.common.signals import ended_by_signals
 
     with ended_by_signals(command=True) as ending:
