@@ -1,4 +1,4 @@
-"""The networks of bench_gpu_networks.py in PyTorch."""
+"""The networks of bench_networks.py in PyTorch."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ depthwise convolutions, concatenations, U-Net, patches with attention, words, ca
 Measured as bench_gpu_lenet5.py measures LeNet-5. In float32 PyTorch computes with its defaults: products in float32,
 convolutions in tf32. Names that end in `_mixed`: mixed precision, PyTorch in bf16 with channels last.
 
-Usage: bench_gpu_networks.py [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
+Usage: bench_networks.py [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
        [--only netloom,eager,graph] [--kernels]
 """
 
