@@ -1,15 +1,18 @@
-"""What a training step takes of networks that no rule of Netloom was made for, beside PyTorch's captured CUDA graph:
-depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
+"""What a training step takes of networks that no rule of Netloom was made for, and of four that are known, beside
+PyTorch: depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
 
-Measured as bench_gpu_lenet5.py measures LeNet-5. In float32 PyTorch computes with its defaults: products in float32,
-convolutions in tf32. Names that end in `_mixed`: mixed precision, PyTorch in bf16 with channels last.
+Measured on a GPU as bench_gpu_lenet5.py measures LeNet-5, beside PyTorch's captured CUDA graph. In float32 PyTorch
+computes with its defaults: products in float32, convolutions in tf32. Names that end in `_mixed`: mixed precision,
+PyTorch in bf16 with channels last. With --target cpu on one thread of a core, at batch 8 and 32, beside PyTorch as it
+comes (benchmarks/setup.sh torch): wall and CPU time of a step.
 
-Usage: bench_networks.py [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
-       [--only netloom,eager,graph] [--kernels]
+Usage: bench_networks.py [--target cuda|cpu] [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
+       [--runs 1] [--only netloom,eager,graph] [--kernels]
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_training import Subject, main, model_of_benchmarks
+from gpu_training import PEERS, Subject, main, model_of_benchmarks
 
 from compiler.ir.level0.model import Model
 
@@ -45,16 +48,16 @@ def words(steps: int, count: int, folder: Path, batch: int) -> Any:
     return first, then
 
 
-def in_torch(name: str, adam: bool, mixed: bool) -> tuple[Any, Callable[[bool], Any]]:
+def in_torch(name: str, mixed: bool) -> tuple[Any, Callable[[bool], Any]]:
     import torch
-    from peers.networks_torch import NETWORKS, Mixed
+
+    sys.path.insert(0, str(PEERS))
+    from networks_torch import NETWORKS, Mixed, optimizer_of
 
     model = NETWORKS[name]().to("cuda")
     if mixed:
         model = Mixed(model).to(memory_format=torch.channels_last)
-    if adam:
-        return model, lambda captured: torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
-    return model, lambda captured: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
+    return model, optimizer_of(name, model)
 
 
 def in_mixed_precision(name: str, folder: Path, batch: int) -> Model:
@@ -62,13 +65,13 @@ def in_mixed_precision(name: str, folder: Path, batch: int) -> Model:
     return replace(found, numerics=replace(found.numerics, precision="mixed"))
 
 
-def subject(
-    name: str, batch: int, data: Callable[[Path, int], Any], adam: bool = False, mixed: bool = False
-) -> Subject:
+def subject(name: str, batch: int, data: Callable[[Path, int], Any], mixed: bool = False) -> Subject:
     title, own = f"benchmarks/models/{name}.yaml", name + "_mixed" * mixed
     model = partial(in_mixed_precision if mixed else model_of_benchmarks, name)
-    torch, precision = partial(in_torch, name, adam, mixed), "mixed" if mixed else "float32"
-    return Subject(own, title, (batch,), data, model, torch, ("graph", "netloom"), precision)
+    torch, precision = partial(in_torch, name, mixed), "mixed" if mixed else "float32"
+    return Subject(
+        own, title, (batch,), data, model, torch, ("graph", "eager", "netloom"), precision, name * (not mixed)
+    )
 
 
 SUBJECTS = (
@@ -77,9 +80,13 @@ SUBJECTS = (
     subject("densenet", 64, partial(images, (3, 32, 32), 10, ())),
     subject("unet", 32, partial(images, (1, 64, 64), 4, (64, 64))),
     subject("vit", 128, partial(images, (3, 32, 32), 10, ())),
-    subject("words", 32, partial(words, 64, 10000), True),
-    subject("wavenet", 16, partial(words, 1024, 256), True),
+    subject("words", 32, partial(words, 64, 10000)),
+    subject("wavenet", 16, partial(words, 1024, 256)),
     subject("wide", 256, partial(images, (1024,), 1000, ())),
+    subject("lenet5", 64, partial(images, (1, 28, 28), 10, ())),
+    subject("mlp", 64, partial(images, (1, 28, 28), 10, ())),
+    subject("resnet20", 32, partial(images, (3, 32, 32), 10, ())),
+    subject("gpt", 16, partial(words, 128, 256)),
     subject("vgg", 128, partial(images, (3, 32, 32), 10, ()), mixed=True),
     subject("mobilenet", 64, partial(images, (3, 96, 96), 100, ()), mixed=True),
     subject("densenet", 64, partial(images, (3, 32, 32), 10, ()), mixed=True),

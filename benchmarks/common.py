@@ -35,6 +35,18 @@ ONE_THREAD = {
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How often steps are measured: `rounds` of `steps` each; on one thread of a core of about a second, or less."""
+
+    steps: int
+    rounds: int
+    core: bool = False
+
+    def words(self) -> tuple[int, int]:
+        return self.steps, self.rounds
+
+
+@dataclass(frozen=True)
 class Finished:
     """One process that ended well: CPU and wall seconds and peak memory of it and its children."""
 
@@ -98,6 +110,22 @@ def rounds(contestants: Mapping[str, Callable[[], dict[str, float]]], count: int
             values = "  ".join(f"{k} {v:.4g}" for k, v in results[name][-1].items())
             print(f"round {number + 1}/{count}  {name}: {values}", file=sys.stderr, flush=True)
     return results
+
+
+def step_times(run: Callable[[int], float], plan: Plan) -> dict[str, list[float]]:
+    """Wall and CPU microseconds of a step, by round. `run`: makes so many steps and gives their seconds."""
+    steps = plan.steps
+    if plan.core:
+        run(1)
+        steps = max(1, min(steps, round(1 / max(run(1), 1e-6))))
+    run(steps)
+    found: dict[str, list[float]] = {"us_per_step": [], "cpu_us_per_step": []}
+    for _ in range(plan.rounds):
+        begin = time.process_time()
+        wall = run(steps)
+        for key, seconds in zip(found, (wall, time.process_time() - begin), strict=True):
+            found[key].append(1e6 * seconds / steps)
+    return found
 
 
 def median(results: Sequence[Mapping[str, float]], key: str) -> float:

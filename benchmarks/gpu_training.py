@@ -1,23 +1,26 @@
-"""What the GPU benchmarks of training share: one contestant after the other, each in a process of its own."""
+"""What benchmarks of training steps share, on a GPU or on one thread of a core: one contestant after the other, each in
+a process of its own."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, ROOT, WORK, table, write_results
+from common import HERE, ONE_THREAD, ROOT, WORK, Plan, peer_python, step_times, table, write_results
 
 sys.path.insert(0, str(ROOT))
+from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
@@ -27,16 +30,20 @@ from compiler.passes.pipeline.lower import lower
 EPOCH = 20
 """Batches of the data set."""
 Contestant = Callable[[int], float]
+CORE_BATCHES = (8, 32)
+"""On one thread of a core."""
 
-
+PEERS = HERE / "peers"
 MAKERS = ("eager", "graph", "netloom")
+ON_CORE = ("eager", "netloom")
 
 
 @dataclass(frozen=True)
 class Subject:
     """What is trained. `make_data`: (folder, batch) -> samples (uint8 ones are divided by 255) and labels; `model`:
     (folder, batch) -> the model that reads them there; `torch_model`: () -> (module, captured -> optimizer) of PyTorch;
-    `contestants`: of MAKERS, and "launches", Netloom without chains; `precision`: of what is printed."""
+    `contestants`: of MAKERS, and "launches", Netloom without chains; `precision`: of what is printed; `network`: its
+    name in peers/networks_torch.py, which trains it on a core."""
 
     name: str
     title: str
@@ -46,22 +53,24 @@ class Subject:
     torch_model: Callable[[], tuple[Any, Callable[[bool], Any]]]
     contestants: tuple[str, ...] = MAKERS
     precision: str = "float32"
+    network: str = ""
 
 
 def model_of_benchmarks(name: str, folder: Path, batch: int) -> Model:
     """The model in benchmarks/models with this batch size, over data in `folder`."""
     text = (HERE / "models" / f"{name}.yaml").read_text(encoding="utf-8")
-    changed, count = re.subn(r"(?m)^(  batch:).*$", rf"\1 {batch}", text)
+    settings = {"batch": str(batch)} if re.search("(?m)^  batch: batch$", text) else {}
+    changed, count = (text, 1) if settings else re.subn(r"(?m)^(  batch:).*$", rf"\1 {batch}", text)
     assert count == 1, f"{name}.yaml does not look as this script expects"
     (folder / f"{name}.yaml").write_text(changed, encoding="utf-8")
-    return load_model(folder / f"{name}.yaml", {})
+    return load_model(folder / f"{name}.yaml", settings)
 
 
 def netloom(
-    model: Model, folder: Path, batch: int, chains: bool, kernels: bool
+    model: Model, folder: Path, batch: int, chains: bool, kernels: bool, core: bool = False
 ) -> tuple[Contestant, Callable[[], float]]:
-    """(run steps and wait, last loss)."""
-    backend = CudaBackend(chains=chains)
+    """(run steps and wait, last loss). `core`: on one thread of it."""
+    backend: Any = CpuBackend() if core else CudaBackend(chains=chains)
     program = lower(model, backend.capabilities).merged
     begin = time.perf_counter()
     artifact = backend.build(program, folder / "build", {})
@@ -82,8 +91,10 @@ def netloom(
             done, left = done + ran, left - ran
         return time.perf_counter() - begin
 
-    run(10)
-    launches = sum(len(x.calls) for x in instance._prepared.plans["train"].launches)
+    run(2 if core else 10)
+    phase = next(p for p in program.phases if p.name == "train")
+    plan = phase.launches if core else [c for x in instance._prepared.plans["train"].launches for c in x.calls]
+    launches = len(plan)
     compiled = f"{artifact.compile_seconds:.2f} CPU s of compiling"
     name = "netloom" if chains else "netloom without chains"
     print(f"{name}, batch {batch}: built in {build:.2f} s, {compiled}, {launches} launches", flush=True)
@@ -120,112 +131,97 @@ def times_of_kernels(instance: Any) -> None:
     print(f"{sum(r[0] for r in rows):8.2f} us  in {len(rows)} calls", flush=True)
 
 
-def torch_steps(
-    subject: Subject, samples: np.ndarray, labels: np.ndarray, batch: int, captured: bool
-) -> tuple[Contestant, Any]:
-    """PyTorch with everything on the device; `captured`: a step is one CUDA graph."""
-    import torch
-    from torch import nn
-
-    torch.manual_seed(1)
-    device = torch.device("cuda")
-    x = torch.from_numpy(samples.astype(np.float32) / (255 if samples.dtype == np.uint8 else 1)).to(device)
-    y = torch.from_numpy(labels.astype(np.int64)).to(device)
-    model, make_optimizer = subject.torch_model()
-    optimizer = make_optimizer(captured)
-    loss_of = nn.CrossEntropyLoss()
-    order = torch.randperm(len(x), device=device).reshape(-1, batch)
-    chosen = order[0].clone()
-    last = torch.zeros((), device=device)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(model(x[chosen]), y[chosen])
-        loss.backward()
-        optimizer.step()
-        last.copy_(loss.detach())
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(5):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    once = step
-    if captured:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        once = graph.replay
-    done = 0
-
-    def run(steps: int) -> float:
-        nonlocal done
-        begin = time.perf_counter()
-        for _ in range(steps):
-            chosen.copy_(order[done % len(order)])
-            once()
-            done += 1
-        torch.cuda.synchronize()
-        return time.perf_counter() - begin
-
-    return run, lambda: float(last)
-
-
-def contest(subject: Subject, name: str, batch: int, steps: int, rounds: int, kernels: bool) -> dict[str, Any]:
+def contest(subject: Subject, name: str, batch: int, plan: Plan, kernels: bool) -> dict[str, Any]:
     """The times of one contestant, in us per step, and its last loss."""
-    folder = WORK / f"gpu-{subject.name}-{batch}"
-    folder.mkdir(parents=True, exist_ok=True)
-    samples, labels = subject.make_data(folder, batch)
+    folder = made(subject, batch, plan.core)
     if name in ("netloom", "launches"):
-        run, loss = netloom(subject.model(folder, batch), folder, batch, name == "netloom", kernels)
+        run, loss = netloom(subject.model(folder, batch), folder, batch, name == "netloom", kernels, plan.core)
     else:
-        run, loss = torch_steps(subject, samples, labels, batch, name == "graph")
-    run(steps)
-    times = [1e6 * run(steps) / steps for _ in range(rounds)]
-    return {"us_per_step": times, "last_loss": loss()}
+        sys.path.insert(0, str(PEERS))
+        from steps_torch import torch_steps
+
+        run, loss = torch_steps(*subject.torch_model(), *subject.make_data(folder, batch), batch, name == "graph")
+    return {**step_times(run, plan), "last_loss": loss()}
+
+
+def made(subject: Subject, batch: int, core: bool) -> Path:
+    """The folder of a subject's data, which is made."""
+    folder = WORK / f"{'cpu' if core else 'gpu'}-{subject.name}-{batch}"
+    folder.mkdir(parents=True, exist_ok=True)
+    subject.make_data(folder, batch)
+    return folder
+
+
+def command_of(script: str, subject: Subject, name: str, batch: int, plan: Plan) -> list[str] | None:
+    """Of the process of a contestant; None where its environment was not made."""
+    if plan.core and name == "eager":
+        python = peer_python("torch")
+        words = [subject.network, made(subject, batch, True), batch, *plan.words()]
+        return [str(w) for w in (python, PEERS / "networks_torch.py", *words)] if python else None
+    which = ["--one", name, "--subjects", subject.name, "--batches", str(batch)]
+    which += ["--target", "cpu"] if plan.core else []
+    return [sys.executable, script, *which, "--steps", str(plan.steps), "--rounds", str(plan.rounds)]
 
 
 def main(subjects: Sequence[Subject], description: str, script: str, steps: int) -> None:
     """`script`: the file that calls this; it is run again for each contestant."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--batches", help="instead of those of each subject")
-    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--target", choices=("cuda", "cpu"), default="cuda", help="cpu: one thread of a core")
+    parser.add_argument("--batches", help="instead of those of each subject; on a core 8,32")
+    parser.add_argument("--steps", type=int, default=steps, help="of a round; on a core those of a second at most")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=1, help="processes of each contestant, in turn")
     parser.add_argument("--only", help="contestants")
-    parser.add_argument("--kernels", action="store_true", help="also time each of Netloom's kernels")
-    parser.add_argument("--subjects", default=",".join(s.name for s in subjects))
+    parser.add_argument("--kernels", action="store_true", help="also time each of Netloom's kernels, on a GPU")
+    parser.add_argument("--subjects", default="", help="by name; on a core none in mixed precision")
     parser.add_argument("--one", help="this contestant in this process, for the first subject and batch size")
     arguments = parser.parse_args()
-    chosen = [next(s for s in subjects if s.name == name) for name in arguments.subjects.split(",")]
-    given = [int(b) for b in arguments.batches.split(",")] if arguments.batches else None
-    numbers = ["--steps", str(arguments.steps), "--rounds", str(arguments.rounds)]
-    numbers += ["--kernels"] if arguments.kernels else []
+    if arguments.kernels and arguments.target == "cpu":
+        parser.error("kernels are timed on a GPU alone")
+    plan = Plan(arguments.steps, arguments.rounds, arguments.target == "cpu")
+    known = {s.name: s for s in subjects if not plan.core or s.network}
+    if unknown := [name for name in arguments.subjects.split(",") if name and name not in known]:
+        parser.error(f"no subjects for {arguments.target}: {', '.join(unknown)}")
+    contestants = ON_CORE if plan.core else None
+    if plan.core and arguments.only and not set(arguments.only.split(",")) <= set(ON_CORE):
+        parser.error(f"on a core contestants are {', '.join(ON_CORE)}")
+    chosen = [known[name] for name in (arguments.subjects or ",".join(known)).split(",")]
+    given = [int(b) for b in arguments.batches.split(",")] if arguments.batches else CORE_BATCHES * plan.core
     if arguments.one:
-        batch = (given or chosen[0].batches)[0]
-        result = contest(chosen[0], arguments.one, batch, arguments.steps, arguments.rounds, arguments.kernels)
-        print(json.dumps(result))
+        print(json.dumps(contest(chosen[0], arguments.one, given[0], plan, arguments.kernels)))
         return
     results: dict[str, Any] = {}
     for subject in chosen:
         for batch in given or subject.batches:
-            found: dict[str, dict[str, Any]] = {}
-            for name in arguments.only.split(",") if arguments.only else subject.contestants:
-                which = ["--one", name, "--subjects", subject.name, "--batches", str(batch)]
-                command = [sys.executable, script, *which, *numbers]
-                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-                *shown, last = done.stdout.strip().splitlines()
-                print("\n".join(shown), flush=True)
-                found[name] = json.loads(last)
-            print(
-                f"{subject.title}, batch {batch}, {subject.precision}: us per step, "
-                f"{arguments.rounds} rounds of {arguments.steps} steps"
-            )
-            rows = []
-            for name, result in found.items():
-                t = result["us_per_step"]
-                rows.append([name, statistics.median(t), min(t), max(t), result["last_loss"]])
-            table(["", "median", "least", "most", "last loss"], rows)
+            names = arguments.only.split(",") if arguments.only else contestants or subject.contestants
+            found = compared(script, subject, names, batch, plan, arguments.runs, arguments.kernels)
             results[f"{subject.name}, batch {batch}"] = found
-    write_results(Path(script).stem.removeprefix("bench_"), {"subjects": results, "steps": arguments.steps})
+    record = {"subjects": results, "steps": plan.steps, "target": arguments.target}
+    write_results(Path(script).stem.removeprefix("bench_") + "_cpu" * plan.core, record)
+
+
+def compared(
+    script: str, subject: Subject, names: Iterable[str], batch: int, plan: Plan, runs: int, kernels: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """The results of all runs by contestant, whose times are printed."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    commands = {name: command_of(script, subject, name, batch, plan) for name in names}
+    for _ in range(runs):
+        for name, command in commands.items():
+            if command is None:
+                continue
+            more = ["--kernels"] if kernels and name != "eager" else []
+            done = subprocess.run(
+                [*command, *more], stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **ONE_THREAD}
+            )
+            *shown, last = done.stdout.strip().splitlines()
+            print(*shown, sep="\n", end="\n" * bool(shown), flush=True)
+            found.setdefault(name, []).append(json.loads(last))
+    print(f"{subject.title}, batch {batch}, {subject.precision}: us per step, {runs} x {plan.rounds} rounds")
+    rows = []
+    for name, results in found.items():
+        wall, cpu = ([t for r in results for t in r[key]] for key in ("us_per_step", "cpu_us_per_step"))
+        losses = results[-1]["last_loss"]
+        rows.append([name, statistics.median(wall), min(wall), max(wall), statistics.median(cpu), min(cpu), losses])
+    table(["", "median", "least", "most", "CPU median", "least", "last loss"], rows)
+    return found

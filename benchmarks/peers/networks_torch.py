@@ -1,12 +1,22 @@
-"""The networks of bench_networks.py in PyTorch."""
+"""The networks of bench_networks.py in PyTorch, and their training steps on one thread of a core.
+
+Usage: networks_torch.py NETWORK FOLDER BATCH STEPS ROUNDS
+prints one JSON object. FOLDER has the samples and labels, in a file with both, in this order.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
+from steps_torch import Maker, torch_steps
 from torch import nn
+from training_torch import Gpt, lenet5, mlp, resnet20
 
 
 def convolution(before: int, out: int, kernel: int = 3, active: Any = nn.ReLU, **more: int) -> list[Any]:
@@ -187,4 +197,37 @@ NETWORKS: Final[dict[str, Callable[[], nn.Module]]] = {
     "words": Words,
     "wavenet": Wavenet,
     "wide": wide,
+    "lenet5": lenet5,
+    "mlp": mlp,
+    "resnet20": resnet20,
+    "gpt": Gpt,
 }
+ADAM: Final = ("words", "wavenet", "lenet5", "mlp", "gpt")
+"""Networks that are trained by it; others with momentum."""
+
+
+def optimizer_of(name: str, model: nn.Module) -> Maker:
+    if name in ADAM:
+        return lambda captured: torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
+    return lambda captured: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def main() -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from common import Plan, step_times
+
+    name, folder, *numbers = sys.argv[1:]
+    batch, steps, rounds = map(int, numbers)
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    torch.set_flush_denormal(True)
+    (path,) = Path(folder).glob("*.npz")
+    data = np.load(path)
+    samples, labels = (data[key] for key in data.files)
+    model = NETWORKS[name]()
+    run, loss = torch_steps(model, optimizer_of(name, model), samples, labels, batch, False)
+    print(json.dumps({**step_times(run, Plan(steps, rounds, core=True)), "last_loss": loss()}))
+
+
+if __name__ == "__main__":
+    main()
