@@ -50,7 +50,7 @@ from compiler.strategies.cuda import (
 )
 from compiler.strategies.cuda.split import split_conv, split_products
 from compiler.strategies.cuda.vendor import cublaslt, cudnn
-from compiler.strategies.exchange import HOPELESS, SPREAD, exchanged
+from compiler.strategies.exchange import HOPELESS, exchanged, share
 from compiler.strategies.plugins import installed
 from compiler.strategies.strategy import Strategy
 
@@ -183,14 +183,13 @@ def _is_outer_nest(problem: Problem, available: frozenset[str], most: float) -> 
 
 
 def _equivalent(problem: Problem, available: frozenset[str], device: Target, most: float) -> Choice | None:
-    """The fastest one by estimate where tensors are row-major and rows have strategies, or where pixels are put apart,
-    if it takes less than `most` microseconds; other targets have one for every convolution."""
+    """The fastest one by estimate where rows have strategies, if it takes less than `most` microseconds; other targets
+    have one for every convolution."""
     if not available & ROWS:
         return None
     known = [s for s in chain.from_iterable(GROUPS) if s.name in available and not (problem.lanes and s.name in ROWS)]
     found = (fitting(c, device) for c in exchanged(problem, known, most / HOPELESS) if fits(c, device))
-    usable = (c for c in found if not problem.lanes or c.strategy.startswith(SPREAD))
-    return next((c for c in usable if c.microseconds < most), None)
+    return next((c for c in found if c.microseconds < most * share(problem, c)), None)
 
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:

@@ -10,9 +10,9 @@ that is walked forwards over turned weights, and steps between the elements of a
 copy of an image with its border (`bordered_...`): that is a product of matrices.
 
 Assumes: Contracts in gather form.
-Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where
-tensors are row-major, or those that are put apart, and it is estimated to be faster than what matches as it is; else
-they are measured. With the batch in the lanes, both samples and channels are multiples of the lanes.
+Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where it is
+estimated to be faster than what matches as it is: clearly, where the lanes are not those of the batch; both samples and
+channels are multiples of them then.
 Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 """
 
@@ -64,6 +64,13 @@ def exchanged(p: Problem, strategies: Iterable[Strategy], best: float) -> list[C
     own = [c for c in worth if c.exchange is not None and c.exchange.inner.microseconds]
     libraries = [c for c in worth if c not in own]  # of which nothing is known
     return [*own[:MOST], *libraries[:MOST]]
+
+
+def share(p: Problem, choice: Choice) -> float:
+    """The share of the estimate of what matches as it is below which rules take an equivalent."""
+    if not p.lanes or choice.strategy.startswith(SPREAD):
+        return 1.0
+    return p.core.exchanged if choice.strategy.startswith(EXCHANGED) else 0.0
 
 
 def basis(choice: Choice) -> str:

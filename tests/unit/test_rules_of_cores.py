@@ -57,6 +57,12 @@ IN_LANES = [
     (conv(Conv(32, 64, 64, 1, 254, (1, 5))), FORWARD, "lanes_conv"),  # a line is an image of one row
     (conv(Conv(32, 64, 64, 1, 254, (1, 5))), WEIGHTS, "lanes_product"),
     (dense(128, 300, 10), WEIGHTS, "dense_weight_gradient vector=1 s_tile=1"),
+    (conv(Conv(64, 512, 512, 2, 2, pad=1)), WEIGHTS, "exchanged_lanes_conv"),  # 8.1 ms, 27.8 as it is
+    (conv(Conv(16, 512, 512, 7, 7, pad=1)), WEIGHTS, "exchanged_lanes_conv"),  # 25.0 ms, 34.9
+    (conv(Conv(16, 128, 256, 28, 28, stride=(2, 2), pad=1)), WEIGHTS, "exchanged_lanes_conv"),  # 16.4 ms, 25.0
+    (conv(Conv(16, 128, 128, 28, 28, pad=1)), WEIGHTS, "fourier_weight_gradient"),  # 19.9 ms, exchanged 35.6
+    (conv(Conv(64, 32, 32, 16, 16, pad=1)), WEIGHTS, "winograd_weight_gradient"),  # copies take more than sums
+    (conv(Conv(64, 512, 512, 2, 2, pad=1)), FORWARD, "lanes_conv"),  # 6.7 ms, exchanged 20.8
 ]
 
 
@@ -69,6 +75,7 @@ BY_CORE = [
     (0, conv(Conv(4, 496, 159, 9, 9, (2, 2), (3, 3), pad=1)), WEIGHTS, "bordered_rows_product", "exchanged_rows_conv"),
     (0, conv(Conv(4, 38, 334, 37, 37, (2, 2), pad=1)), WEIGHTS, "rows_conv_weight_gradient", "exchanged_rows_conv"),
     (LANES, conv(Conv(16, 128, 128, 28, 28, pad=1)), FORWARD, "winograd_conv", "fourier_conv"),  # near places
+    (LANES, conv(Conv(64, 512, 512, 2, 2, pad=1)), WEIGHTS, "exchanged_lanes_conv", "lanes_conv_weight_gradient"),
 ]
 """What differs between a core that starts two multiply-adds of a vector a cycle, and one that starts one."""
 

@@ -35,7 +35,9 @@ class Core:
     copying a vector of an image whose lanes are samples, with its border. winograd_...: transforming a channel of a
     tile, an output of one back, the weights of a channel and output; of rows a vector of tiles of a line, one along
     the rows, and one of an output back. winograd4, fourier, fourier_gradient, winograd_gradient: how much longer
-    transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums."""
+    transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums.
+    exchanged: the share of the estimate of what matches as it is below which an equivalent is taken whose lanes are
+    not those of the batch; 0 where none was measured."""
 
     copy: float
     line: float
@@ -106,6 +108,7 @@ class Core:
     fourier_near: float
     steps_near: float
     fourier_gradient: float
+    exchanged: float
 
 
 ONE: Final = Core(
@@ -178,6 +181,7 @@ ONE: Final = Core(
     fourier_near=0.45,
     steps_near=12.0,
     fourier_gradient=1.0,
+    exchanged=0.0,
 )
 """An AMD EPYC, whose vectors of 64 bytes are worked on in two halves."""
 TWO: Final = Core(
@@ -250,6 +254,7 @@ TWO: Final = Core(
     fourier_near=0.6,
     steps_near=6.0,
     fourier_gradient=1.25,
+    exchanged=0.9,
 )
 """An Intel Xeon (docs/speed.md says how near to the best choices are)."""
 
