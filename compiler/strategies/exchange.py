@@ -38,8 +38,9 @@ MOST: Final = 3
 """Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
 HOPELESS: Final = 4.0
 """Those that take this many times the estimate of the rule's choice are not."""
-LANES_COPY_US, LANES_FAR_COPY_US = 1.8e-4, 5e-4
-"""Of an element that is copied where the batch stays in the lanes, of copies of fewer than `STEPS_BYTES`, or more."""
+LANES_COPY_US, LANES_FAR_COPY_US, LANES_TURNED_COPY_US = 1.8e-4, 5e-4, 4.5e-4
+"""Of an element that is copied where the batch stays in the lanes, of copies of fewer than `STEPS_BYTES`, or more;
+where lanes become others."""
 
 Dims = tuple[str, ...]
 Axes = tuple[Affine, ...]
@@ -116,19 +117,19 @@ def _elements(p: Problem, copy: l1.Tensor) -> int:
 
 
 def _copies(p: Problem, same_lanes: bool, made: list[tuple[int, float]]) -> float:
-    """Microseconds of copies: of so many elements, each of which takes so long where tensors are row-major."""
+    """Microseconds of copies: of so many elements, each of which takes so long where lanes, if any, are others."""
     elements, size = sum(n for n, _ in made), p.real_bytes
     if p.device.bandwidth:
         return 2 * size * elements / (1e3 * p.device.bandwidth)
     if p.lanes and same_lanes:
         return elements * (LANES_COPY_US if size * elements <= STEPS_BYTES else LANES_FAR_COPY_US)
-    if p.lanes:
-        return elements * p.core.copy_us
     return sum(n * each for n, each in made)
 
 
 def _each(p: Problem, copy: l1.Tensor, reads: Axes, of: l1.Tensor) -> float:
-    """Microseconds of an element of a row-major copy."""
+    """Microseconds of an element of a copy that is row-major or has other lanes."""
+    if p.lanes:
+        return LANES_TURNED_COPY_US if copy.batched and of.batched else p.core.copy_us
     if all(a.terms == ((f"d{k}", 1),) for k, a in enumerate(reads)) and any(a.const for a in reads):
         return p.core.copy_border_us
     core = p.core

@@ -78,6 +78,8 @@ def _copy(
     in_place[to.name] = out.name
     extents = dict(zip((a.terms[0][0] for a in written), to.shape, strict=True))
     order = [d for k in range(len(out.shape)) for d in (f"d{k}", f"d{k}_lane") if d in extents]
+    if out.batched and source.batched:  # squares of lanes, each of which is read and written in one go
+        order.sort(key=lambda d: (d.endswith("_lane"), d == f"{plain_dim(axes_of(out)[0])}_lane"))
     dims = tuple((d, extents[d]) for d in order)
     return l1.Contract(to, dims, written, (of.name,), (read,), Ref("x0"))
 
