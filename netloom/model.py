@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from compiler.core.diagnostics import Diagnostic, RunError
 from compiler.runtime.artifacts.results import BuildResult
-from compiler.runtime.common.arguments import flag, names_of, path_of, path_or_none
+from compiler.runtime.common.arguments import flag, names_of, path_of, path_or_none, settings_of
 from compiler.runtime.common.options import (
     BuildOptions,
     FitOptions,
@@ -49,7 +49,8 @@ OnEpoch = Callable[[dict[str, float]], object]
 
 
 class Model:
-    """A model file with its settings. `path`: of the file, or of a temporary one that holds the text."""
+    """A model file with its settings. `path`: of the file, or of a temporary one that holds the text. `set` of a
+    method: other values of parameters for this one call, beside and before those of `load`."""
 
     def __init__(self, path: Path, set: Settings | None, folder: Path | None, kept: object = None) -> None:
         self.path, self.settings, self.folder = path, dict(set or {}), folder
@@ -62,43 +63,53 @@ class Model:
 
     def _options(self, target: str, given: Mapping[str, Any]) -> Options:
         fields = {"build_dir": Path(self._temporary.name) / "build", **given}
-        chosen = checked({"target": target, "set": self.settings, **fields})
+        settings = {**self.settings, **settings_of("set", given.get("set"))}
+        chosen = checked({"target": target, **fields, "set": settings})
         return replace(chosen, folder=self.folder, keep_build="build_dir" in given)
 
     # ----------------------------------------------------------------------------------- before a run
 
-    def check(self, target: str | None = None) -> list[Diagnostic]:
+    def check(self, target: str | None = None, *, set: Settings | None = None) -> list[Diagnostic]:
         """Everything there is to say about the model; empty when it is right. With a `target` it is lowered, too."""
         from compiler.runtime.prepare import check_model
 
-        options = self._options(target or "cpu", {})
+        options = self._options(target or "cpu", {"set": set})
         return list(check_model(self.path, options, target is not None).diagnostics)
 
-    def show(self, target: str = "cpu") -> str:
+    def show(self, target: str = "cpu", *, set: Settings | None = None) -> str:
         """Populations, projections, layers with shapes, memory: what `netloom show` prints. Raises ModelError."""
         from compiler.cli.errors import Format
         from compiler.cli.output.show import show_summary
 
         text = io.StringIO()
         with redirect_stdout(text):
-            show_summary(self.path, self._options(target, {}), Format.human)
+            show_summary(self.path, self._options(target, {"set": set}), Format.human)
         return text.getvalue()
 
     @accepts(BuildOptions)
-    def build(self, target: str = "cpu", **options: Unpack[BuildOptions]) -> BuildResult:
+    def build(
+        self, target: str = "cpu", *, set: Settings | None = None, **options: Unpack[BuildOptions]
+    ) -> BuildResult:
         """Emit and compile. `build_dir`: where; else a temporary folder. Raises ModelError, BackendError, RunError."""
         from compiler.runtime.build import build_model
 
-        return build_model(self.path, self._options(target, options))[0]
+        return build_model(self.path, self._options(target, {**options, "set": set}))[0]
 
     # ------------------------------------------------------------------------------------------- runs
 
     @accepts(RunOptions, plots=False)
-    def run(self, target: str = "cpu", *, quiet: bool = True, **options: Unpack[RunOptions]) -> RunResult:
+    def run(
+        self,
+        target: str = "cpu",
+        *,
+        set: Settings | None = None,
+        quiet: bool = True,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
         """Run the model from its beginning to its end, as `netloom run` does. Without `out` or `runs_dir` the result's
         folder is temporary: it is removed when the result is no longer referred to, and plots are not drawn unless
         `plots=True`. Raises ModelError, BackendError, RunError."""
-        return self._run(target, options, progress(flag("quiet", quiet)))
+        return self._run(target, {**options, "set": set}, progress(flag("quiet", quiet)))
 
     @accepts(SimulationOptions)
     def simulation(
@@ -109,11 +120,10 @@ class Model:
         set: Settings | None = None,
         **options: Unpack[SimulationOptions],
     ) -> Simulation:
-        """A simulation that is run piece by piece; nothing has run yet. `set`: other values of parameters, beside those
-        of `load`. Raises ModelError, BackendError, RunError."""
+        """A simulation that is run piece by piece; nothing has run yet. Raises ModelError, BackendError, RunError."""
         from netloom.simulation import Simulation
 
-        fields = {"seed": seed, "set": {**self.settings, **(set or {})}, **options}
+        fields = {"seed": seed, "set": set, **options}
         return Simulation(self.path, self._options(target, fields), self)
 
     def _run(self, target: str, options: Mapping[str, Any], shown: Progress) -> RunResult:
@@ -132,6 +142,7 @@ class Model:
         trials: Mapping[str, Any] | None = None,
         target: str = "cpu",
         *,
+        set: Settings | None = None,
         seeds: int | Sequence[int] | None = None,
         workers: int | None = None,
         scheduler: str | None = None,
@@ -142,7 +153,7 @@ class Model:
         """Run the model for many settings; see `netloom.sweep`. Raises ModelError, RunError."""
         from netloom.functions import sweep_of
 
-        chosen = self._options(target, options)
+        chosen = self._options(target, {**options, "set": set})
         return sweep_of(self.path, trials, chosen, seeds, workers, quiet, scheduler, cluster)
 
     # -------------------------------------------------------------------------------------- training
@@ -154,6 +165,7 @@ class Model:
         validation: Arrays | float | None = None,
         *,
         target: str = "cpu",
+        set: Settings | None = None,
         on_epoch: OnEpoch | None = None,
         quiet: bool = True,
         **options: Unpack[FitOptions],
@@ -170,7 +182,7 @@ class Model:
         if on_epoch is not None:
             shown = _Told(shown, on_epoch)
         held = validation if isinstance(validation, Mapping) else None
-        fields: dict[str, Any] = dict(options)
+        fields: dict[str, Any] = {**options, "set": set}
         if validation is not None and held is None:
             fields["validation"] = validation
         if data is None:
@@ -191,14 +203,19 @@ class Model:
 
     @accepts(TrainedOptions)
     def evaluate(
-        self, data: Arrays | PathArgument | None = None, target: str = "cpu", **options: Unpack[TrainedOptions]
+        self,
+        data: Arrays | PathArgument | None = None,
+        target: str = "cpu",
+        *,
+        set: Settings | None = None,
+        **options: Unpack[TrainedOptions],
     ) -> dict[str, float]:
         """Loss and metrics with the weights of the last `fit` (or `weights`, or those that the model names) on `data`:
         arrays by input, a file, or None for the samples that the model keeps. Raises ModelError, BackendError,
         RunError."""
         from compiler.runtime.inference.predict import evaluate_file
 
-        chosen = self._options(target, self._with_weights(options))
+        chosen = self._options(target, self._with_weights({**options, "set": set}))
         if data is None or isinstance(data, str | PathLike):
             where = None if data is None else path_of("data", data)
             return dict(evaluate_file(self.path, chosen, where).metrics)
@@ -214,6 +231,7 @@ class Model:
         data: Samples | PathArgument,
         target: str = "cpu",
         *,
+        set: Settings | None = None,
         layers: str | Sequence[str] = (),
         **options: Unpack[TrainedOptions],
     ) -> dict[str, AnyArray]:
@@ -223,7 +241,7 @@ class Model:
         from compiler.runtime.inference.predict import predict_file
 
         samples = Path(data) if isinstance(data, str | PathLike) else data
-        chosen = self._options(target, self._with_weights(options))
+        chosen = self._options(target, self._with_weights({**options, "set": set}))
         return dict(predict_file(self.path, samples, chosen, outputs=names_of("layers", layers)).outputs)
 
     def _with_weights(self, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -76,6 +77,39 @@ def test_text_dict_and_file_are_one_model(tmp_path: Path) -> None:
         assert np.array_equal(times, spikes[0][0]) and np.array_equal(ids, spikes[0][1])
     assert netloom.load(TEXT).check() == []
     assert "small" in netloom.load(TEXT).show() and "50" in netloom.load(TEXT).show()
+
+
+def test_every_method_takes_other_values_of_parameters(tmp_path: Path) -> None:
+    """For one call, beside and before those of `load`."""
+    m = netloom.load(TEXT, set={"rate": "40 Hz"})
+    own, loaded = m.run(seed=5).spikes("a"), netloom.load(TEXT, set={"rate": "80 Hz"}).run(seed=5).spikes("a")
+    for other in (m.run(seed=5, set={"rate": "80 Hz"}), m.simulation(seed=5, set={"rate": "80 Hz"})):
+        if isinstance(other, netloom.Simulation):
+            other.run("200 ms")
+            times, ids = other["a"].spikes
+        else:
+            times, ids = other.spikes("a")
+        assert np.array_equal(times, loaded[0]) and np.array_equal(ids, loaded[1])
+    assert np.array_equal(m.run(seed=5).spikes("a")[0], own[0]) and len(own[0]) < len(loaded[0])
+    assert m.build(set={"rate": "80 Hz"}).folder.is_dir()
+    assert [d.code for d in m.check(set={"rat": 1})] == ["E0204"]
+    table = m.sweep({"seeds": 2}, set={"rate": "0 Hz"}, out=tmp_path / "sweep")
+    assert [row["rate.a"] for row in table.rows] == [0, 0]
+    with pytest.raises(netloom.RunError, match="`set`"):
+        m.run(set=["rate"])  # type: ignore[arg-type]
+
+
+def test_a_network_takes_other_values_of_parameters() -> None:
+    network = {**NETWORK, "params": {"width": {"value": 8, "type": "int"}}}
+    network["network"] = {**NETWORK["network"], "layers": [
+        {"dense": {"units": "width", "inputs": "x", "activation": "relu"}}, {"dense": {"name": "y", "units": 3}}
+    ]}  # fmt: skip
+    m = netloom.load(network)
+    assert re.search(r"dense_1 .* 5 +25\n", m.show(set={"width": 5}))
+    fitted = m.fit(samples(), set={"width": 5})
+    assert fitted.weights()["dense_1.weight"].shape == (5, 4)
+    assert m.predict({"x": samples(3)["x"]}, set={"width": 5})["y"].shape == (3, 3)
+    assert 0 < m.evaluate(samples(), set={"width": 5})["accuracy"] <= 1
 
 
 def test_an_error_in_a_text_has_its_line() -> None:
