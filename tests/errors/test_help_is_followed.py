@@ -52,6 +52,11 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "bmm_of_pytorch": [("bmm", "matmul")],
     "matmul_of_keys": [("[q, k]", "[q, k], transposed: second")],
     "transpose_b_of_keras": [("transpose_b: true", "transposed: second")],
+    "populations_by_a_pattern": [
+        ("size: 5", "size: 5, classes: [group]"),
+        ("classes: {}", "classes: {group: {}}"),
+        ('"group_*"', "group"),
+    ],
     "transposed_by_truth": [("true", "second")],
     "kv_heads_of_llama": [("num_key_value_heads", "kv_heads")],
     "pad_mode_of_numpy": [("wrap", "circular")],

@@ -156,6 +156,10 @@ def _name_problem(value: str, what: str, example: str, formats: str = "") -> Pro
         return Problem("E0107", f"`{value}` is no {what.removeprefix('name for a ')}{known}", formats)
     if "/" in example or "." in example:
         help = f"for example `{example}`"
+    if what == "name for a population" and (several := re.fullmatch(r"([A-Za-z]\w*)_?[*?]", value)):
+        name = several[1].rstrip("_")
+        declared = f"declare `classes: {{{name}: {{}}}}`"
+        help = f"a class names several: give them `classes: [{name}]`, {declared}, and write `{name}`"
     return Problem("E0107", f"`{value}` is not a good {what}", help)
 
 
