@@ -15,9 +15,11 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from compiler.core.diagnostics import ModelError
+from compiler.core.catalogue import CATALOGUE
+from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.render import render
 from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline.lower import lower
@@ -78,6 +80,8 @@ def attempt(path: Path, lowered: bool) -> str | None:
             model, found = load_checked(path, Options(), Times())
             for format in ("human", "short", "json"):
                 render(found, format)
+            if wrong := next(misplaced(found), None):
+                return wrong
             if violations := model_violations(model):
                 return f"an illegal model: {violations[0]}"
             if lowered:
@@ -86,6 +90,8 @@ def attempt(path: Path, lowered: bool) -> str | None:
         except ModelError as error:
             if not error.diagnostics:
                 return "no diagnostic"
+            if wrong := next(misplaced(error.diagnostics), None):
+                return wrong
             for format in ("human", "short", "json"):
                 render(error.diagnostics, format)
     except Exception as error:
@@ -94,6 +100,19 @@ def attempt(path: Path, lowered: bool) -> str | None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:300]} ({Path(where.filename).name}:{where.lineno})"
     return None
+
+
+def misplaced(found: Iterable[Diagnostic]) -> Iterator[str]:
+    """What is wrong with the code of a diagnostic, or with where it points."""
+    for d in found:
+        if d.code not in CATALOGUE:
+            yield f"{d.code} is not documented: {d.message}"
+        if d.file is None or d.line is None or d.column is None:
+            yield f"{d.code} points nowhere: {d.message}"
+            continue
+        lines = Path(d.file).read_bytes().decode("utf-8", "replace").splitlines() or [""]
+        if not 1 <= d.line <= len(lines) + 1 or d.column < 1:
+            yield f"{d.code} points to {d.line}:{d.column} of {len(lines)} lines: {d.message}"
 
 
 if __name__ == "__main__":

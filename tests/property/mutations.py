@@ -81,10 +81,10 @@ def case(number: int, seed: str = "") -> Case:
 def _case(number: int, seed: str) -> Case:
     rng = random.Random(f"{seed}:{number}")
     path = rng.choice(seeds())
-    change = rng.choice((_bytes, _lines, _nodes, _nodes, _nodes, _expressions, _expressions))
+    change = rng.choice((_bytes, _lines, _written, _nodes, _nodes, _nodes, _expressions, _expressions))
     data = path.read_bytes()
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        if change in (_bytes, _lines):
+        if change in (_bytes, _lines, _written):
             data = change(data, rng)
     if change in (_nodes, _expressions):
         plain = copy.deepcopy(_plain(path))
@@ -134,6 +134,34 @@ def _lines(data: bytes, rng: random.Random) -> bytes:
             lines[at] = lines[at].lstrip()
         case _:
             lines[at:at] = lines[other : other + 5] * rng.choice((1, 2, 50))
+    return b"\n".join(lines)
+
+
+_ENTRY: Final = re.compile(rb"^(\s*(?:- )*)([\w.{}/]+)(:\s*)(\S.*)?$")
+WRITTEN: Final = (
+    *(b"{0}{1}: {3}\n{0}{1}: {3}", b"\t{1}: {3}", b"{0}\t{1}: {3}", b"{0}{1}:\t{3}", b" {0}{1}: {3}", b"{0}{1}:{3}"),
+    *(b"{0}{1}: &a {3}", b"{0}{1}: *a", b"{0}{1}: &a [*a]", b"{0}{1}: &a {{b: *a}}", b"{0}<<: *a"),
+    *(b"{0}? {1}\n{0}: {3}", b"{0}? [{1}]\n{0}: {3}", b"{0}null: {3}", b"{0}1: {3}", b"{0}'{1}': {3}", b"{0}{1} : {3}"),
+    *(b"{0}{1}: |\n{0}  {3}", b"{0}{1}: >-\n{0}  {3}", b"{0}{1}: '{3}'", b"{0}{1}: [{3}]", b"{0}{1}: {3} {3}"),
+    *(b"{0}{1}: {3}\r", b"{0}{1}: {3}\xc2\xa0", b"{0}\xd0\xb0{1}: {3}", b"{0}{1}: {3},"),
+    *(b"{0}{1}: 1e400", b"{0}{1}: .nan", b"{0}{1}: -.inf", b"{0}{1}: 0o17", b"{0}{1}: 1_000", b"{0}{1}: 2026-11-28"),
+    *(b"{0}{1}: !!str {3}", b"{0}{1}: {3}  # \xf0\x9f\xa7\xa0", b"{0}{1}: yes"),
+    *(b"{0}{1}:", b"---\n{0}{1}: {3}", b"{0}{1}: {3}\n...", b"{0}- {1}: {3}", b"{0}{1}: {{{1}: {3}}}"),
+)  # fmt: skip
+"""What may be written for the entry `{1}: {3}` that is indented by {0}."""
+
+
+def _written(data: bytes, rng: random.Random) -> bytes:
+    """An entry of a block is written in another way: with tabs, twice, anchors, tags, other kinds of scalars."""
+    lines = data.split(b"\n")
+    found = [(i, m) for i, line in enumerate(lines) if (m := _ENTRY.match(line))]
+    if not found:
+        return data
+    at, m = rng.choice(found)
+    form = rng.choice(WRITTEN).replace(b"{{", b"\0").replace(b"}}", b"\1")
+    for k, part in enumerate(m.groups()):
+        form = form.replace(b"{%d}" % k, (part or b"").replace(b"{", b"\0").replace(b"}", b"\1"))
+    lines[at] = form.replace(b"\0", b"{").replace(b"\1", b"}")
     return b"\n".join(lines)
 
 
