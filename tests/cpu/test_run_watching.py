@@ -95,6 +95,43 @@ def test_one_text_for_any_number_of_batches(variant: Variant, here: Path) -> Non
     assert texts[0] == texts[1]
 
 
+# -------------------------------------------------------------------------------------------------- turns
+
+TURNS = (
+    "groups: [{of: biases, every: 4, first: 3}, {of: logits, every: 3, optimizer: {momentum: {learning_rate: 0.1}}}]"
+)
+
+
+def test_weights_that_take_turns_in_the_reference(variant: Variant) -> None:
+    """Two epochs of 4 batches."""
+    path = variant(TURNS, batch="  batch: 400", rate="learning_rate: rate * cos(step / steps)")
+    ours, theirs = (
+        run(path, target, epochs=2, precision="float64", order="bitwise") for target in ("cpu", "reference")
+    )
+    for name, value in ours.weights().items():
+        assert np.array_equal(theirs.weights()[name], value), name
+
+
+def test_turns_go_on_where_a_run_was_stopped(variant: Variant) -> None:
+    path = variant(TURNS, rate="learning_rate: rate * cos(step / steps)")
+    stopped = run_model(path, Options(), Signalling(3, signal.SIGINT))
+    assert stopped.status == "interrupted"
+    same_training(run(path), run(path, resume=stopped.folder))
+
+
+def test_one_text_for_any_turns(variant: Variant, here: Path) -> None:
+    """The numbers of the steps are data; a group in which no step is left out has a text of its own."""
+    from backends.registry import backend
+
+    chosen = backend("cpu")
+    texts = []
+    for every, first in ((4, 3), (7, 2)):
+        turns = TURNS.replace("every: 4, first: 3", f"every: {every}, first: {first}")
+        model = model_of(variant(turns).read_text(), here, name=f"n{every}")
+        texts.append([t.digest for t in lower(model, chosen.capabilities, verify=True).merged.templates])
+    assert texts[0] == texts[1]
+
+
 # ---------------------------------------------------------------------------------------------- averages
 
 

@@ -60,7 +60,11 @@ def layer_model(seed: int, order: str = "bitwise") -> str:
     extra += [f"  accumulate: {2}"] if batch < 10 and rng.random() < 0.3 else []
     extra += [f"  penalty: {rng.choice(PENALTIES)}"] if rng.random() < 0.4 else []
     extra += [f"  average: {rng.choice((0.5, 0.9))}"] if rng.random() < 0.3 else []
-    extra += [f"  groups: [{rng.choice(_groups(settings, own))}]"] if rng.random() < 0.3 else []
+    extra += (
+        [f"  groups: [{rng.choice(_groups(settings, own, any('average' in x for x in extra)))}]"]
+        if rng.random() < 0.3
+        else []
+    )
     masked = any("mask: there" in x for x in layers)
     there = ("there: {shape: [5]}", ", there: there") if masked else ("", "")
     return "\n".join(
@@ -92,11 +96,12 @@ def layer_model(seed: int, order: str = "bitwise") -> str:
     )
 
 
-def _groups(settings: str, own: bool) -> tuple[str, ...]:
+def _groups(settings: str, own: bool, averaged: bool) -> tuple[str, ...]:
     """Groups of weights that are trained in another way."""
     fixed = not own and settings.startswith("learning_rate: ") and "'" not in settings
     rates = ("{of: out, set: {learning_rate: 1e-3}}", "{of: biases, set: {learning_rate: 0.1}}") if fixed else ()
-    return ("{of: biases, frozen: true}", "{of: out, frozen: true}", *rates)
+    turns = ("{of: biases, every: 2}", "{of: all, every: 2, first: 1}, {of: out, every: 2}")
+    return ("{of: biases, frozen: true}", "{of: out, frozen: true}", *rates, *(() if averaged else turns))
 
 
 def _loss(rng: random.Random) -> tuple[str, str, str]:

@@ -95,13 +95,11 @@ def gan(w: Weights) -> Callable[[dict[str, Any]], Any]:
     first = torch.optim.RMSprop(of_g, lr=2e-3, alpha=0.99)
     second = torch.optim.Adam(of_d, lr=1e-3, betas=(0.5, 0.999))
 
-    def judged(x: Any) -> Any:
-        return linear(w, "real", functional.leaky_relu(linear(w, "d1", x), 0.01))
-
     def step(x: dict[str, Any]) -> Any:
         fake = linear(w, "fake", torch.relu(linear(w, "g1", x["z"])))
-        of_judge = functional.softplus(-judged(x["x"])).mean() + functional.softplus(judged(fake.detach())).mean()
-        of_maker = functional.softplus(-judged(fake)).mean()
+        of_judge = functional.softplus(-_judged(w, x["x"])).mean()
+        of_judge = of_judge + functional.softplus(_judged(w, fake.detach())).mean()
+        of_maker = functional.softplus(-_judged(w, fake)).mean()
         made = torch.autograd.grad(of_maker, of_g, retain_graph=True)
         caught = torch.autograd.grad(of_judge, of_d)
         for weights, gradients, optimizer in ((of_g, made, first), (of_d, caught, second)):
@@ -111,6 +109,60 @@ def gan(w: Weights) -> Callable[[dict[str, Any]], Any]:
         return of_judge + of_maker
 
     return step
+
+
+_EVERY = "optimizer: {adam: {learning_rate: 2e-3 * (1 - 0.5 * step / steps)}}, every"
+TAKING_TURNS = GAN.partition("  groups:")[0] + (
+    f"  groups: [{{of: [g1, fake], {_EVERY}: 2}}, {{of: [d1, real], every: 2, first: 1}}]\n"
+)
+CRITIC = GAN.partition("  groups:")[0] + f"  groups: [{{of: [g1, fake], {_EVERY}: 3}}]\n"
+CRITIC_OF_MORE = CRITIC.replace(": 3}", ": 3, first: 2}") + "  accumulate: 2\n"
+
+
+def turns(
+    maker: tuple[int, int], judge: tuple[int, int] = (1, 1), accumulate: int = 1
+) -> Callable[[Weights], Callable[[dict[str, Any]], Any]]:
+    """Each player's optimizer in its own steps, (every, first), with gradients that begin anew after each step."""
+
+    def loop(w: Weights) -> Callable[[dict[str, Any]], Any]:
+        of_g = [v for n, v in w.items() if n.startswith(("g1", "fake"))]
+        of_d = [v for n, v in w.items() if not n.startswith(("g1", "fake"))]
+        of_maker = torch.optim.Adam(of_g, lr=2e-3)
+        of_judge = torch.optim.Adam(of_d, lr=1e-3, betas=(0.5, 0.999))
+        every, first = maker
+        own = (STEPS // accumulate - first) // every + 1
+        schedule = torch.optim.lr_scheduler.LambdaLR(of_maker, lambda k: 1 - 0.5 * (k + 1) / own)
+        batch = 0
+
+        def step(x: dict[str, Any]) -> Any:
+            nonlocal batch
+            fake = linear(w, "fake", torch.relu(linear(w, "g1", x["z"])))
+            caught = (
+                functional.softplus(-_judged(w, x["x"])).mean() + functional.softplus(_judged(w, fake.detach())).mean()
+            )
+            fooled = functional.softplus(-_judged(w, fake)).mean()
+            for loss, weights in ((fooled, of_g), (caught, of_d)):
+                for v, g in zip(weights, torch.autograd.grad(loss, weights, retain_graph=True), strict=True):
+                    v.grad = g / accumulate if v.grad is None else v.grad + g / accumulate
+            batch += 1
+            if batch % accumulate == 0:
+                k = batch // accumulate
+                if k >= first and (k - first) % every == 0:
+                    of_maker.step()
+                    schedule.step()
+                if k >= judge[1] and (k - judge[1]) % judge[0] == 0:
+                    of_judge.step()
+                of_maker.zero_grad()
+                of_judge.zero_grad()
+            return (caught + fooled).detach()
+
+        return step
+
+    return loop
+
+
+def _judged(w: Weights, x: Any) -> Any:
+    return linear(w, "real", functional.leaky_relu(linear(w, "d1", x), 0.01))
 
 
 # -------------------------------------------------------------------------------------------- one loss
@@ -476,6 +528,9 @@ def wavenet(w: Weights, x: dict[str, Any]) -> Any:
 
 PORTS = {
     "gan": Port({"z": (4,), "x": (8,)}, GAN, gan),
+    "taking turns": Port({"z": (4,), "x": (8,)}, TAKING_TURNS, turns((2, 2), (2, 1))),
+    "critic": Port({"z": (4,), "x": (8,)}, CRITIC, turns((3, 3))),
+    "critic of more": Port({"z": (4,), "x": (8,)}, CRITIC_OF_MORE, turns((3, 2), accumulate=2)),
     "siamese": Port({"x": (7,), "y": (7,), "same": ()}, SIAMESE, descent(siamese)),
     "vae": Port({"x": (8,), "eps": (3,)}, VAE, descent(vae)),
     "gpt": Port({"tokens": (6,), "next": (6,), "late": (6, 6)}, _gpt(), gpt_loop, {"tokens": 11, "next": 11}),

@@ -253,12 +253,14 @@ class Penalty:
 class WeightGroup:
     """Trained arrays with settings of their own. `of`: names of layers, or "weights", "biases", "norms", "all".
     `params`: values of optimizer parameters; `optimizer`: another one, None for that of the groups before or of the
-    training."""
+    training. `every`, `first`: they change in step `first` and every `every`-th after it; 0: as groups before say."""
 
     of: tuple[str, ...]
     params: tuple[tuple[str, float], ...] = ()
     frozen: bool = False
     optimizer: OptimizerDef | None = None
+    every: int = 0
+    first: int = 0
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

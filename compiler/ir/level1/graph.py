@@ -317,7 +317,8 @@ class Store:
 class Update:
     """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params,
     its state (one array of the weight's shape each, initial value given) and `reads`: names of single numbers that
-    tensors without axes hold (norms). It runs in the steps that `every` divides."""
+    tensors without axes hold (norms). It runs in the steps k with
+    k % every == offset."""
 
     weight: str
     gradient: str
@@ -326,6 +327,7 @@ class Update:
     statements: tuple[l0.Set, ...]
     reads: tuple[tuple[str, str], ...] = ()
     every: int = 1
+    offset: int = 0
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -48,8 +48,8 @@ def lower_update(p: Phase, node: l1.Update) -> None:
     scalars = tuple((n, v) for n, v in node.params if n in used)
     statements = tuple(l2.Assign(s.target, s.value, s.span) for s in node.statements)
     nest = l2.Nest((l2.Dim("i", "n"),), statements)
-    label, every = "optimizer update", node.every
-    emit_row(p, weight, label, formals, bound, {"n": size}, scalars, nest, node.span, every=every)
+    label, due = "optimizer update", (node.every, node.offset)
+    emit_row(p, weight, label, formals, bound, {"n": size}, scalars, nest, node.span, due=due)
 
 
 def lower_weight(p: Phase, node: l1.Weight) -> None:

@@ -187,9 +187,9 @@ def emit_row(
     body: l2.Nest | l2.Contract | l2.Attention,
     span: Span,
     keys: Mapping[str, l2.StreamKey] | None = None,
-    every: int = 1,
+    due: tuple[int, int] = (1, 0),
 ) -> None:
-    """One row of a kernel, which makes `out`, and its launch in this phase, in the steps that `every` divides. Labels
+    """One row of a kernel, which makes `out`, and its launch in this phase, in the steps `due`: (every, offset). Labels
     leave out which of repeated layers a row belongs to: a kernel is named after a row, and its text must not depend on
     their number."""
     label = _NUMBER.sub("", f"{out.name}: {what}")
@@ -200,7 +200,7 @@ def emit_row(
     formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     kernel = p.builder.rows_of(Prototype, label, span, p.rank(out.name), formals, body)
-    kernel.add_row(bound, values, out.name).launch(p.graph.phase, every, join=False)
+    kernel.add_row(bound, values, out.name).launch(p.graph.phase, due, join=False)
 
 
 def emit_walked(

@@ -164,11 +164,11 @@ class Row:
     kernel: Final[KernelRows]
     number: Final[int]
 
-    def launch(self, phase: str, every: int = 1, join: bool = True) -> None:
-        """Adds the row to a phase, in the steps k with k % every == 0. `join`: it is independent of adjacent launches
-        of the same kernel, so that one launch may run both; without it, merge joins launches that it proves
-        independent."""
-        self._add(self.kernel.builder.phases.setdefault(phase, []), every, 0, join)
+    def launch(self, phase: str, due: tuple[int, int] = (1, 0), join: bool = True) -> None:
+        """Adds the row to a phase, in the steps k with k % every == offset (`due`). `join`: it is independent of
+        adjacent launches of the same kernel, so that one launch may run both; without it, merge joins launches that it
+        proves independent."""
+        self._add(self.kernel.builder.phases.setdefault(phase, []), *due, join)
 
     def run(self, at: Place, join: bool = True) -> None:
         """Adds the row to the step of populations and projections. `join`: as above."""

@@ -59,16 +59,17 @@ def expand_updates(
         with g.of(train.span):
             factor = _clip_factor(g, [(n, gradients[n]) for n in names], train.clip[1])
         reads = (*reads, ("clip_factor", factor.name))
-    every, made, found = train.accumulate, dict[l0.OptimizerDef, _Ready](), []
+    made, found = dict[tuple[l0.OptimizerDef, tuple[int, int]], _Ready](), []
     for name in names:
         chosen, of_groups = _own(groups[name], train.optimizer)
-        if chosen not in made:
-            made[chosen] = _ready(chosen, train, batches)
-        ready = made[chosen]
+        due = _due(groups[name], train.accumulate)
+        if (chosen, due) not in made:
+            made[chosen, due] = _ready(chosen, train, batches, due)
+        ready, (every, first) = made[chosen, due], due
         own = tuple((p, of_groups.get(p, v)) for p, v in ready.params)
         kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, ready.optimizer, ready.statements, reads)
         state, at = ready.optimizer.state, ready.optimizer.span
-        found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, at))
+        found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, first % every, at))
     for update in found:
         g.add(update)
 
@@ -82,13 +83,19 @@ class _Ready:
     params: tuple[tuple[str, float], ...]
 
 
-def _ready(chosen: l0.OptimizerDef, train: l0.Train, batches: int) -> _Ready:
+def _due(groups: Iterable[l0.WeightGroup], accumulate: int) -> tuple[int, int]:
+    """Weights change in every so many-th batch, and in which one first (from 1). `accumulate`: batches per step."""
+    every, first = next(((g.every, g.first) for g in reversed([*groups]) if g.every), (1, 1))
+    return accumulate * every, accumulate * first
+
+
+def _ready(chosen: l0.OptimizerDef, train: l0.Train, batches: int, due: tuple[int, int]) -> _Ready:
     optimizer = _with_symbols(chosen)
     if train.plateau is not None:
         optimizer = _on_plateau(optimizer)
     if train.average:
         optimizer = with_average(optimizer, train.average)
-    statements, params = _timed(optimizer, train, batches)
+    statements, params = _timed(optimizer, train, batches, due)
     if train.clip is None:
         return _Ready(optimizer, statements, params)
     clipped: Expr = Ref("gradient") * Ref("clip_factor")
@@ -143,20 +150,25 @@ def _frozen(groups: list[l0.WeightGroup]) -> bool:
 
 
 def _timed(
-    optimizer: l0.OptimizerDef, train: l0.Train, batches: int
+    optimizer: l0.OptimizerDef, train: l0.Train, batches: int, due: tuple[int, int]
 ) -> tuple[tuple[l0.Set, ...], tuple[tuple[str, float], ...]]:
-    """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these."""
+    """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these; where
+    not every batch is a step, `step` follows from the number of the batch and that of the first step. `due`: _due."""
     read = set().union(*(refs(s.value) for s in optimizer.update))
-    before = (Ref("step") - 1) // Ref("steps_per_epoch")
-    given: dict[str, tuple[Expr, str, float]] = {
-        "epoch": (1 + before, "steps_per_epoch", float(batches)),
-        "epochs": (Ref("last_epoch"), "last_epoch", float(train.epochs)),
-        "steps": (Ref("last_step"), "last_step", float(train.epochs * batches // train.accumulate)),
+    before, (every, first) = (Ref("step") - 1) // Ref("steps_per_epoch"), due
+    steps = (train.epochs * batches + every - first) // every
+    given: dict[str, tuple[Expr, tuple[tuple[str, float], ...]]] = {
+        "epoch": (1 + before, (("steps_per_epoch", float(batches)),)),
+        "epochs": (Ref("last_epoch"), (("last_epoch", float(train.epochs)),)),
+        "steps": (Ref("last_step"), (("last_step", float(steps)),)),
     }
-    if train.accumulate > 1:
-        given["step"] = (Ref("step") // Ref("batches_per_step"), "batches_per_step", float(train.accumulate))
-    bindings = {name: value for name, (value, _, _) in given.items() if name in read}
-    extra = tuple((column, value) for name, (_, column, value) in given.items() if name in read)
+    if first < every:
+        columns = (("batches_per_step", float(every)), ("batches_ahead", float(every - first)))
+        given["step"] = ((Ref("step") + Ref("batches_ahead")) // Ref("batches_per_step"), columns)
+    elif every > 1:
+        given["step"] = (Ref("step") // Ref("batches_per_step"), (("batches_per_step", float(every)),))
+    bindings = {name: value for name, (value, _) in given.items() if name in read}
+    extra = tuple(column for name, (_, columns) in given.items() if name in read for column in columns)
     statements = tuple(l0.Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
     return statements, (*optimizer.params, *extra)
 

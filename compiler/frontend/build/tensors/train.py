@@ -47,12 +47,13 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
         return None
     assert batch is not None and epochs is not None and seed is not None and every is not None
     clip = _clip(r.block("clip"))
-    groups = _groups(r, built, optimizer, others)
     penalties = _penalties(r, built)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     kept = kept_of(data, samples)
     numbers = tuple(m for m in metrics if metric_of(m).value is not None)
-    watching = build_watching(r, numbers, kept > 0, optimizer, -(-(samples - kept) // batch))
+    batches = -(-(samples - kept) // batch)
+    watching = build_watching(r, numbers, kept > 0, optimizer, batches)
+    groups = _groups(r, built, optimizer, others, epochs * batches // watching.accumulate)
     if c.sink.failed(before):
         return None
     return l0.Train(
@@ -111,20 +112,43 @@ def _penalties(r: Reader, built: Built) -> tuple[l0.Penalty, ...]:
 
 
 def _groups(
-    r: Reader, built: Built, optimizer: l0.OptimizerDef, others: Sequence[l0.OptimizerDef | None]
+    r: Reader, built: Built, optimizer: l0.OptimizerDef, others: Sequence[l0.OptimizerDef | None], steps: int
 ) -> tuple[l0.WeightGroup, ...]:
-    """Groups of trained arrays, and an error where all of them are frozen. `others`: their optimizers."""
+    """Groups of trained arrays, and an error where all of them are frozen. `others`: their optimizers; `steps`: of the
+    training, 0 where unknown."""
     c = r.c
     out: list[l0.WeightGroup] = []
     for k, (group, own) in enumerate(zip(r.blocks("groups"), others, strict=True)):
         names = _weights(group.get("of"), built, c)
         before = (optimizer, *(o for o in others[:k] if o is not None))
         values = _different(group, before if own is None else (own,), c)
-        out.append(l0.WeightGroup(tuple(names), values, group.flag("frozen"), own, group.span))
+        turns = _turns(group, steps, r.get("average") is not None)
+        out.append(l0.WeightGroup(tuple(names), values, group.flag("frozen"), own, *turns, group.span))
     for made in out:
         if made.frozen and "all" in made.of:
             c.sink.error("E0103", "there is nothing to train: all weights are frozen", made.span)
     return tuple(out)
+
+
+def _turns(group: Reader, steps: int, averaged: bool) -> tuple[int, int]:
+    """`every` and `first` of a group, (0, 0) without. `steps`: as above; `averaged`: weights have moving averages."""
+    sink, node, begin = group.c.sink, group.get("every"), group.get("first")
+    if node is None:
+        return 0, 0
+    every = group.integer("every") or 0
+    first = every if begin is None else group.integer("first") or 0
+    at = node.span if begin is None else begin.span
+    if group.flag("frozen"):
+        sink.error("E0108", "weights that are frozen change in no step: write `frozen` or `every`", node.span)
+    elif every > 1 and averaged:
+        message = "`average` beside weights that change in some steps only is not supported yet"
+        sink.error("E0802", message, node.span, "leave out `average` or `every`")
+    elif first > every > 0:
+        sink.error("E0106", f"`first` is {first}, but it is one of the first {every} steps", at, f"at most {every}")
+    elif 0 < steps < first:
+        message = f"these weights would never change: the training has {steps} steps, the first of theirs is {first}"
+        sink.error("E0106", message, at, f"at most {steps}")
+    return every, first
 
 
 def _different(group: Reader, optimizers: Sequence[l0.OptimizerDef], c: Context) -> tuple[tuple[str, float], ...]:

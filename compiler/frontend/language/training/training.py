@@ -256,10 +256,31 @@ TRAIN = k.Block(
                             example="optimizer: {sgd: {learning_rate: 0.01}}",
                         ),
                         k.switch("frozen", "Whether these weights stay as they are."),
+                        k.Field(
+                            "every",
+                            v.POSITIVE,
+                            "These weights change in every so many-th step only, by the gradient of that step; `step` "
+                            "and `steps` in their optimizer count their own changes.",
+                            example="every: 5",
+                        ),
+                        k.Field(
+                            "first",
+                            v.POSITIVE,
+                            "The first step in which they change, from 1 to `every`; without it, `every`. With "
+                            "`{of: judge, every: 2, first: 1}` and `{of: maker, every: 2}` the two take turns.",
+                            example="first: 1",
+                        ),
                     ),
                     title="weight_group",
-                    at_least_one=("set", "optimizer", "frozen"),
-                    elsewhere={"layers": "`of`", "trainable": "`frozen`", "params": "`set`"},
+                    at_least_one=("set", "optimizer", "frozen", "every"),
+                    needs=(("first", ("every",)),),
+                    elsewhere={
+                        "layers": "`of`",
+                        "trainable": "`frozen`",
+                        "params": "`set`",
+                        "frequency": "`every`",
+                        "offset": "`first`",
+                    },
                     example="{of: biases, set: {decay: 0}}",
                 ),
                 low=1,
