@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from safetensors.numpy import load_file
 
 from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
+from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import Lowered, lower
+from compiler.strategies.cost.devices import MEASURED_CORE
 from netloom import run
 from tests.numeric.simulated import model_of
 
@@ -117,22 +120,24 @@ def test_the_same_bits(folder: Path, kind: str, target: str, order: str) -> None
         assert value.tobytes() == found[1][1][name].tobytes(), name
 
 
-def lowered(folder: Path, layers: str, checkpoint: bool, times: int) -> Lowered:
-    return lower(model_of(text(layers, checkpoint, times=times), folder), CpuBackend().capabilities, verify=True)
+def lowered(folder: Path, layers: str, checkpoint: bool, times: int, device: Target | None = None) -> Lowered:
+    own = CpuBackend().capabilities
+    capabilities = own if device is None else replace(own, device=device)
+    return lower(model_of(text(layers, checkpoint, times=times), folder), capabilities, verify=True)
 
 
 def test_memory_of_deep_networks(folder: Path) -> None:
     """Memory per additional block: all its tensors without checkpoints, and with them only the one that the next block
-    reads (8 samples of 4x8x8, stored in 16 lanes, or in rows)."""
+    reads (8 samples of 4x8x8, stored in 16 lanes: so by the estimates of a core that starts one multiply-add a
+    cycle)."""
 
     def more(checkpoint: bool) -> float:
-        few, many = (lowered(folder, RESIDUAL, checkpoint, n).merged for n in (8, 16))
-        bytes_ = [sum(place(m, {}).arena_bytes.values()) for m in (few, many)]
-        samples = 16 if any(len(a.shape) == 5 for a in many.arrays) else 8
-        return (bytes_[1] - bytes_[0]) / 8 / (4 * samples * 4 * 8 * 8)
+        few, many = (lowered(folder, RESIDUAL, checkpoint, n, MEASURED_CORE).merged for n in (8, 16))
+        sizes = [sum(place(m, {}).arena_bytes.values()) for m in (few, many)]
+        return (sizes[1] - sizes[0]) / 8 / (4 * 16 * 4 * 8 * 8)
 
     assert more(False) > 5
-    assert more(True) < 1.5  # beside it, weights and what they need
+    assert more(True) < 1.3
 
 
 def test_one_text_for_every_depth(folder: Path) -> None:

@@ -10,6 +10,7 @@ from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cuda.split import split_conv
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.gpu.products import Problem
+from tests.gpu.tensor_cases import by_shapes
 
 SHAPES = [
     Conv(6, 64, 24, 7, 7, pad=1),
@@ -26,17 +27,11 @@ SHAPES = [
 
 def by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
     """The problem by each shape of tiles, with and without splits, if split_conv takes it, whatever the rules say."""
-    taken = set()
     try:
         variants = split_conv.variants(product(*problem, 0, 4), 100)
     except NotApplicable:
         return
-    for choice in variants:
-        columns = dict(choice.columns)
-        way = columns["s_tile"], columns["s_splits"] > 1
-        if way not in taken:
-            taken.add(way)
-            yield Case(*problem, choice, after)
+    yield from by_shapes(problem, variants, after)
 
 
 def last(problem: Problem) -> Problem:

@@ -11,7 +11,7 @@ from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cuda import depthwise_conv, stored_products
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.gpu.products import Problem
-from tests.gpu.tensor_cases import in_bf16
+from tests.gpu.tensor_cases import by_shapes, in_bf16
 
 STRIDED = [Conv(3, 64, 64, 8, 6, (3, 3), stride=(2, 2), pad=1)]
 NARROW = [
@@ -83,14 +83,8 @@ def depthwise_cases() -> list[Case]:
 def by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
     """The problem by each shape of tiles, where there are any, whatever the rules say."""
     found = product(*problem, 0, 4)
-    taken = set()
     try:
         variants = stored_products.variants(found, stored_products.CONV, 10 * len(stored_products.COLUMNS))
     except NotApplicable:
         return
-    for choice in variants:
-        columns = dict(choice.columns)
-        way = columns["s_tile"], columns["s_splits"] > 1
-        if way not in taken:
-            taken.add(way)
-            yield Case(*problem, choice, after)
+    yield from by_shapes(problem, variants, after)

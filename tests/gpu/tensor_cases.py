@@ -3,13 +3,13 @@ that fill no tile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import along
-from compiler.strategies.choice import product
+from compiler.strategies.choice import Choice, product
 from compiler.strategies.cuda import stored_products, tensor_products
 from compiler.strategies.cuda.split import split_products
 from tests.cpu.contractions import Case, dense
@@ -90,8 +90,13 @@ def stored_by_force(problem: Problem, after: Map | None = None, kind: str = stor
     found = product(*problem, 0, 4)
     every = stored_products.variants(found, kind, len(stored_products.COLUMNS) * 10)
     assert every, problem
+    yield from by_shapes(problem, every, after)
+
+
+def by_shapes(problem: Problem, choices: Sequence[Choice], after: Map | None) -> Iterator[Case]:
+    """The first of the choices for each shape of tiles, with and without splits."""
     taken = set()
-    for choice in every:
+    for choice in choices:
         columns = dict(choice.columns)
         way = columns["s_tile"], columns["s_splits"] > 1
         if way not in taken:

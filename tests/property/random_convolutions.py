@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tests.property.random_graphs import Graph, Shape
+from tests.property.random_graphs import Graph, Shape, trained_model
 from tests.property.random_layers import ACTIVATIONS
 
 INPUTS = (
@@ -30,27 +30,10 @@ def convolutions_model(seed: int) -> tuple[str, dict[str, np.ndarray], int]:
     for _ in range(rng.randint(3, 9)):
         found.grow()
     end = found.end()
-    layers = "\n".join(f"    - {x}" for x in [*found.layers, end])
     batch, precision = rng.choice((16, 16, 6, 1, 8, 3)), rng.choice(("float64", "float64", "float32"))
     numbers, samples = np.random.default_rng(seed), 2 * batch + 3
-    text = f"""\
-language: 1
-name: convolutions_{seed}
-network:
-  inputs:
-    x: {{shape: {list(shape)}}}
-    y: {{shape: [3]}}
-  layers:
-{layers}
-train:
-  data: {{file: data.npz, inputs: {{x: x, y: y}}, shuffle: false}}
-  loss: {{mean_squared_error: {{prediction: out, target: y}}}}
-  optimizer: {{sgd: {{learning_rate: 0.05}}}}
-  batch: {batch}
-  epochs: 1
-  seed: {rng.randrange(1000)}
-numerics: {{precision: {precision}}}
-"""
+    name, layers = f"convolutions_{seed}", [*found.layers, end]
+    text = trained_model(name, shape, layers, 0.05, batch, rng, f"precision: {precision}")
     made = {n: numbers.normal(size=(samples, *s)).astype(np.float32) for n, s in (("x", shape), ("y", (3,)))}
     return text, made, batch
 

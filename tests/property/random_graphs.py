@@ -32,25 +32,33 @@ def graph_model(seed: int, order: str = "bitwise") -> str:
     for _ in range(rng.randint(4, 10)):
         found.grow()
     end = found.end()
-    layers = "\n".join(f"    - {x}" for x in [*found.layers, end])
     precision = rng.choice(("float32", "float32", "float64"))
+    layers = [*found.layers, end]
+    return trained_model(f"graph_{seed}", shape, layers, 0.1, BATCH, rng, f"precision: {precision}, order: {order}")
+
+
+def trained_model(
+    name: str, shape: Shape, layers: list[str], rate: float, batch: int, rng: random.Random, numerics: str
+) -> str:
+    """The text of a model with these layers, the last one `out`, which learns three values."""
+    lines = "\n".join(f"    - {x}" for x in layers)
     return f"""\
 language: 1
-name: graph_{seed}
+name: {name}
 network:
   inputs:
     x: {{shape: {list(shape)}}}
     y: {{shape: [3]}}
   layers:
-{layers}
+{lines}
 train:
   data: {{file: data.npz, inputs: {{x: x, y: y}}, shuffle: false}}
   loss: {{mean_squared_error: {{prediction: out, target: y}}}}
-  optimizer: {{sgd: {{learning_rate: 0.1}}}}
-  batch: {BATCH}
+  optimizer: {{sgd: {{learning_rate: {rate}}}}}
+  batch: {batch}
   epochs: 1
   seed: {rng.randrange(1000)}
-numerics: {{precision: {precision}, order: {order}}}
+numerics: {{{numerics}}}
 """
 
 

@@ -20,7 +20,6 @@ from compiler.frontend.schema.validate import validate
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, from_plain, with_entry
 from compiler.frontend.yaml.yaml12 import load_text
 from compiler.ir.level0.model import Model
-from compiler.layers.shared.keys import FROZEN
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "compiler" / "frontend" / "build"
@@ -142,7 +141,6 @@ network:
     - one_hot: {inputs: k, count: 5}
     - gru: {units: 4}
     - dense: {units: 4, name: other}
-    - dense: {units: 4, weights: other}
     - one_hot: {inputs: k, count: 5}
     - lstm: {units: 4, name: third}
     - reduce: {inputs: flat, function: sum, axes: [0], name: all}
@@ -200,6 +198,34 @@ OTHERWISE = {"rule.spacing": "a factor of 1 that is written stands among the num
 """Keys whose default, written out, gives a model that is another and computes the same."""
 
 
+LAYERS = {
+    "x": ("conv2d: filters: 2, kernel: 1", "conv_transpose2d: filters: 2, kernel: 1", "prelu:", "batch_norm:",
+          "group_norm: groups: 2", "instance_norm:"),
+    "c": ("conv3d: filters: 2, kernel: 1",),
+    "l": ("conv1d: filters: 2, kernel: 1", "conv_transpose1d: filters: 2, kernel: 1", "attention: heads: 2",
+          "positions: encoding: trained", "rnn: units: 4", "gru: units: 4", "lstm: units: 4"),
+    "v": ("dense: units: 3", "scale_shift:", "layer_norm:", "rms_norm:"),
+    "k": ("embedding: count: 5, size: 4",),
+    "": ("learned: shape: [2]",),
+}  # fmt: skip
+"""Of every kind that has weights one, by the input that it reads."""
+
+
+def _shared() -> str:
+    """A network in which two layers of every kind share their weights."""
+    lines = []
+    for source, kinds in LAYERS.items():
+        for kind, _, settings in (x.partition(":") for x in kinds):
+            own = ", ".join(s for s in (f"inputs: {source}" if source else "", settings.strip()) if s)
+            lines += [f"{kind}: {{name: {kind}_1, {own}}}", f"{kind}: {{weights: {kind}_1, {own}}}"]
+    inputs = "x: {shape: [4, 8, 8]}, c: {shape: [2, 2, 2, 2]}, l: {shape: [6, 4]}, v: {shape: [4]}"
+    layers = "\n".join(f"    - {x}" for x in lines)
+    return f"language: 1\nnetwork:\n  inputs: {{{inputs}, k: {{shape: [6], dtype: int32}}}}\n  layers:\n{layers}\n"
+
+
+SHARED = _shared()
+
+
 def called(block: Block, field: Field) -> str:
     return f"{block.title or block.noun}.{field.name}"
 
@@ -255,7 +281,7 @@ def put(node: Node, old: Mapping, new: Mapping) -> Node:
 def test_absent_keys_have_the_defaults_of_the_language() -> None:
     """With the default written out, a model is the same: for every default that the language has."""
     missing, other = dict(ALL), list[str]()
-    for text in (SPIKING, SPIKING.replace("instances: 2, ", ""), TRAINED):
+    for text in (SPIKING, SPIKING.replace("instances: 2, ", ""), TRAINED, SHARED):
         root = load_text(SourceFile("m.yaml", text), Sink())
         assert isinstance(root, Mapping)
         plain = built(root)
@@ -272,8 +298,7 @@ def test_absent_keys_have_the_defaults_of_the_language() -> None:
                     other.append(name)
                 del missing[name]
     assert other == list(OTHERWISE)
-    assert "layer_dense.frozen" not in missing  # of shared weights: a key that all kinds of layers have alike
-    assert {name for name, (_, field) in missing.items() if field is not FROZEN} == set()
+    assert set(missing) == set()
 
 
 # ------------------------------------------------------------------------------------- said once

@@ -71,7 +71,7 @@ from compiler.strategies.cuda.split import split_conv, split_products
 from compiler.strategies.cuda.stored_products import Matrix, joined, matrix_of, shape_of, size_of
 
 WORKSPACE: Final = "workspace"
-"""The formal of the array that the kernels of a contraction pass to each other."""
+"""The formal of the array that the kernels of a contraction pass to each other, or that a library may use."""
 _FIRST_OF_TERMS: Final = next(iter(SPLITS_OF_TERMS))
 """That looks at rows alone."""
 _SPLITTING: Final = frozenset({SPLIT_FACTORS, *SPLITS_OF_PIXELS, *SPLITS_OF_TERMS})
@@ -188,13 +188,12 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
         if kind == split_products.NAME:
             return {"shared": split_products.shared_bytes()}
         here = [numbers[r] for r in rows]
-        if kind == split_conv.NAME:
-            pixels = tuple(_maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows))
-            return {"maps": pixels, "shared": max(map(split_conv.shared_bytes, here))}
-        if kind not in stored_products.BYTES:
+        if kind not in {split_conv.NAME, *stored_products.BYTES}:
             return {"shared": tensor_products.shared_bytes(kind, here)}
-        shared, enough = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
         maps = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows)
+        if kind == split_conv.NAME:
+            return {"maps": maps, "shared": max(map(split_conv.shared_bytes, here))}
+        shared, enough = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
         return {"maps": maps, "shared": shared, "enough": enough}
 
     return in_kernels(w, many * splits, words, more)

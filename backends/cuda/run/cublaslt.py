@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned
+from backends.cuda.kernels.launch_geometry import WORKSPACE
+from backends.cuda.run.libraries import Array, Library, aligned
 from backends.protocol import BackendError
 from compiler.ir.space import DType
 from compiler.strategies.cuda.vendor.cublaslt import KINDS

@@ -11,15 +11,13 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from backends.packages import installed
 from backends.protocol import BackendError
 from compiler.ir.space import DType
 from compiler.strategies.cuda.vendor.libraries import ALIGNED
 
-WORKSPACE: Final = "workspace"
-"""The formal of the memory that a library may use."""
 Array = tuple[int, DType]
 """Address and type."""
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
-from backends.cuda.kernels.launch_geometry import array_elements, calls_of
+from backends.cuda.kernels.launch_geometry import WORKSPACE, array_elements, calls_of
 from backends.cuda.kernels.launch_work import Call, Words, Work
 from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
@@ -26,7 +26,6 @@ from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, WaveLists, release
-from backends.cuda.run.libraries import WORKSPACE
 from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
 from backends.errors import BackendError, NoAlgorithm

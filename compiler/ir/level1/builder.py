@@ -35,10 +35,11 @@ def axis_dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
 
 @dataclass
 class GraphBuilder:
-    """`origin`: the span of nodes that have none of their own."""
+    """`made`: the node that defines a tensor, by name; `origin`: the span of nodes that have none of their own."""
 
     nodes: list[l1.Node] = field(default_factory=list)
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
+    made: dict[str, l1.Node] = field(default_factory=dict)
     origin: Span = NOWHERE
 
     @contextmanager
@@ -60,19 +61,19 @@ class GraphBuilder:
             return self.tensors[node.target]
         if isinstance(node, l1.Update):
             return self.tensors[node.weight]
-        made = l1.results(node)
-        for out in made:
+        results = l1.results(node)
+        for out in results:
             if out.name in self.tensors:
                 raise AssertionError(f"tensor {out.name} is defined twice")
             self.tensors[out.name] = out
-        return made[0]
+            self.made[out.name] = node
+        return results[0]
 
     def is_trained(self, name: str) -> bool:
         """Whether a tensor depends on a weight."""
-        made = {out.name: n for n in self.nodes for out in l1.results(n)}
         waiting, seen = [name], {name}
         while waiting:
-            node = made[waiting.pop()]
+            node = self.made[waiting.pop()]
             if isinstance(node, l1.Weight):
                 return True
             waiting += [n for n in l1.operands(node) if n not in seen]

@@ -69,7 +69,7 @@ class Planes:
         if cols.step == 1:
             moved = rows.step == 1 and self.wide == cols.extent  # as one run
             short = core.short * self.wide if self.wide < self.vector else 0.0
-            return core.line * 1 if moved else (core.line + short) * lines
+            return core.line if moved else (core.line + short) * lines
         single = cols.step > 2 or self.wide < self.vector
         return lines * (core.steps + (core.pixel * self.wide if single else 0.0))
 
