@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.core.diagnostics import RunError
+from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.artifacts.results import RunResult as Finished
 from compiler.runtime.artifacts.results import package
 from compiler.runtime.common.arguments import path_of
@@ -105,11 +106,9 @@ class RunResult(Finished):
         return _columns(("time", "projection", "pair", "event", "neuron"), parts)
 
     def _records(self, name: str) -> Any:
-        import h5py
-
         if not (self.folder / name).is_file():
             raise KeyError(f"this run recorded nothing for {name}")
-        return h5py.File(self.folder / name)
+        return open_records(self.folder / name, asked=True)
 
     def _recorded(self, name: str) -> bool:
         return (self.folder / name).is_file()

@@ -14,7 +14,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-import h5py
 import numpy as np
 
 import compiler.ir.level0.model as l0
@@ -22,6 +21,7 @@ from compiler.core.diagnostics import NetloomError, RunError
 from compiler.report.charts import Floats, dots, heat_map, lines, number, parallel
 from compiler.report.diagram import diagram
 from compiler.report.runs import Run, open_run
+from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.artifacts.trained import model_of_run
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.common.rates import activities
@@ -186,7 +186,7 @@ def _spikes(run: Run, model: l0.Model) -> str:
     raster: dict[str, tuple[Floats, Floats]] = {}
     rates: dict[str, tuple[Floats, Floats]] = {}
     base = 0
-    with h5py.File(path) as file:
+    with open_records(path) as file:
         for name, activity in recorded.items():
             times = file[f"spikes/{name}/timestamps"][:]
             places = activity.places(file[f"spikes/{name}/node_ids"][:].astype(np.int64))
@@ -207,7 +207,7 @@ def _traces(run: Run, model: l0.Model) -> str:
     if not path.is_file():
         return ""
     out = []
-    with h5py.File(path) as file:
+    with open_records(path) as file:
         for group in file:
             for variable in file[group]:
                 if variable in ("members", "time"):

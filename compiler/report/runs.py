@@ -17,6 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from compiler.core.diagnostics import RunError, did_you_mean
+from compiler.runtime.artifacts.records import fault_of
+from compiler.runtime.artifacts.safetensors import read_weights
 from compiler.runtime.artifacts.trained import record_of_run
 
 OWN: Final = ("name", "status", "started", "seconds")
@@ -81,7 +83,7 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
                 record = json.loads((place / "run.json").read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
-            if isinstance(record, dict) and "status" in record and not place.name.startswith("."):
+            if fault_of(record) is None and "status" in record and not place.name.startswith("."):
                 found.append(Run(place, record))
     return sorted(found, key=lambda r: (r.started, r.folder.name))
 
@@ -156,7 +158,7 @@ class Difference:
 
 
 def difference(a: Run, b: Run) -> Difference:
-    """What differs between two runs."""
+    """What differs between two runs. Raises RunError (E0916, E0927) for weights that cannot be read."""
     return Difference(
         _changed(_all_settings(a), _all_settings(b)),
         _changed(a.results, b.results),
@@ -178,18 +180,16 @@ def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any,
 
 def _model(run: Run) -> list[str]:
     try:
-        return (run.folder / "model.yaml").read_text(encoding="utf-8").splitlines()[1:]
+        return (run.folder / "model.yaml").read_text(encoding="utf-8", errors="replace").splitlines()[1:]
     except OSError:
         return []
 
 
 def _distances(a: Run, b: Run) -> dict[str, float | None]:
-    from safetensors.numpy import load_file
-
     paths = [run.folder / "weights.safetensors" for run in (a, b)]
     if not all(p.is_file() for p in paths):
         return {}
-    first, second = (load_file(p) for p in paths)
+    first, second = (read_weights(p) for p in paths)
     out: dict[str, float | None] = {}
     for name in dict.fromkeys((*first, *second)):
         x, y = first.get(name), second.get(name)

@@ -265,6 +265,9 @@ def restore_checkpoint(path: Path, instance: Instance, program: l2.Merged, froze
         raise _misfit(path, f"it holds `{next(iter(stored))}`, which the model does not have")
 
 
+SAME: Final = "resume with the model, the settings, the precision and the version of netloom of the run that wrote it"
+
+
 def check_origin(path: Path, position: Position, kind: str, seed: int, model: str) -> None:
     """Refuse a checkpoint of another kind of run, seed or model (its hash). Raises RunError (E0909)."""
     if position.kind != kind:
@@ -273,11 +276,8 @@ def check_origin(path: Path, position: Position, kind: str, seed: int, model: st
         message = f"`{path}` was written with seed {position.seed}, not {seed}"
         raise RunError("E0909", message, f"resume with `--seed {position.seed}`")
     if position.model != model:
-        raise RunError(
-            "E0909",
-            f"`{path}` was written by another model",
-            "resume with the model, the settings and the precision of the run that wrote it",
-        )
+        anew = f"; `--weights {path}` begins anew with its weights" if kind == "training" else ""
+        raise RunError("E0909", f"`{path}` was written by another model", f"{SAME}{anew}")
 
 
 def best_of_checkpoint(path: Path) -> dict[str, AnyArray]:
@@ -299,5 +299,5 @@ def _misfit(path: Path, reason: str) -> RunError:
     return RunError(
         "E0909",
         f"the checkpoint `{path}` does not fit this model: {reason}",
-        "resume with the model, the settings and the precision of the run that wrote it",
+        SAME,
     )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.digest import check_digest
+from compiler.runtime.artifacts.records import damaged, open_records
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.expectations import Check
 
@@ -57,29 +58,31 @@ class RunResult:
     """What removes a temporary folder when nothing refers to the result any more."""
 
     def spikes(self, population: str) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError."""
-        import h5py
-
-        with h5py.File(self.folder / "spikes.h5") as file:
+        """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError,
+        RunError (E0927)."""
+        with open_records(self.folder / "spikes.h5", asked=True) as file:
             group = file[f"spikes/{population}"]
             return group["timestamps"][:], group["node_ids"][:].astype(np.int64)
 
     def traces(self, population: str, variable: str) -> tuple[Floats, npt.NDArray[np.floating[Any]]]:
-        """(times in ms, values (samples, members) in the variable's canonical unit). Raises KeyError."""
-        import h5py
-
-        with h5py.File(self.folder / "traces.h5") as file:
+        """(times in ms, values (samples, members) in the variable's canonical unit). Raises KeyError, RunError
+        (E0927)."""
+        with open_records(self.folder / "traces.h5", asked=True) as file:
             group = file[population]
             return group["time"][:], group[variable][:]
 
     def weights(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
         """Trained values by name (`conv1.weight`), in logical shape, of the best or the last epoch: what
         `train: {weights: ...}` says. Raises RunError (E0927)."""
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         path = self.folder / "weights.safetensors"
         check_digest(path)
-        return load_file(path)
+        try:
+            return load_file(path)
+        except (SafetensorError, ValueError) as error:
+            raise damaged(path, error) from None
 
     def confusion(self, part: str = "validation") -> npt.NDArray[np.float64]:
         """(classes, classes) after the last epoch, of the "validation" or the "training" samples: how many of each

@@ -20,6 +20,7 @@ from typing import Any
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, ModelError, RunError, Severity, Sink
 from compiler.frontend.load import load_model, name_of
+from compiler.runtime.artifacts.records import damaged, fault_of
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import seed_of, with_options
@@ -128,14 +129,16 @@ def samples_of_run(source: Path) -> str | None:
 
 
 def record_of_run(folder: Path) -> Mapping[str, Any]:
-    """run.json of a run directory. Raises RunError (E0916)."""
+    """run.json of a run directory. Raises RunError (E0916, E0927)."""
     try:
         record: Mapping[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         assert isinstance(record["model"]["file"], str) and isinstance(record["numerics"]["order"], str)
-        return record
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         message = f"`{folder}` is not a run directory: it has no readable run.json"
         raise RunError("E0916", message, "give the directory that `netloom run` wrote") from None
+    if fault := fault_of(record):
+        raise damaged(folder / "run.json", fault)
+    return record
 
 
 def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.InitialWeights | None]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from compiler.core.diagnostics import RunError
 from compiler.losses import metric_of
 
 Sums = Mapping[str, npt.NDArray[np.float64]]
@@ -39,14 +40,26 @@ def metrics_of(sums: Sums) -> dict[str, float]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The complete lines of metrics.jsonl, one per epoch; null becomes nan. [] without the file."""
+    """The complete lines of metrics.jsonl, one per epoch; null becomes nan. [] without the file. Raises RunError
+    (E0927)."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
     # The last line of a run that was killed may be cut.
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        rows = [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
+    except ValueError as error:
+        raise _damaged(path, error) from None
+    if not all(isinstance(row, dict) and "epoch" in row for row in rows):
+        raise _damaged(path, "a line of it is no epoch")
+    if not all(isinstance(v, int | float | None) for row in rows for v in row.values()):
+        raise _damaged(path, "it holds what is no number")
     return [{k: math.nan if v is None else v for k, v in row.items()} for row in rows]
+
+
+def _damaged(path: Path, reason: object) -> RunError:
+    return RunError("E0927", f"`{path}` is damaged: {reason}", "take a copy, or run again")
 
 
 def confusion_of(sums: Sums) -> list[list[float]] | None:

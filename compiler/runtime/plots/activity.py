@@ -12,11 +12,11 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, Final
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
+from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.common.rates import Activity, Window, activities, rate_of
 from compiler.runtime.plots.style import COLORS, new_figure
 
@@ -74,7 +74,7 @@ def raster(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) 
     total = sum(recorded[n].neurons for n in names)
     ticks: list[float] = []
     base = 0
-    with h5py.File(folder / "spikes.h5") as file:
+    with open_records(folder / "spikes.h5") as file:
         events = sum(file[f"spikes/{n}/timestamps"].shape[0] for n in names)
         every = max(1, -(-events // MOST_DOTS))
         for number, name in enumerate(names):
@@ -121,7 +121,7 @@ def rate(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) ->
     axis = time_axis(model, window, ())
     figure = new_figure(8, 3, plot.look)
     axes = figure.subplots()
-    with h5py.File(folder / "rates.h5") as file:
+    with open_records(folder / "rates.h5") as file:
         for number, name in enumerate(names_of(plot)):
             times, values = file[name]["time"][:] / axis[2], file[name]["rate"][:]
             axes.plot(times, values, linewidth=1, color=color_of(number), label=name, drawstyle="steps-pre")
@@ -136,7 +136,7 @@ def rate(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) ->
 
 def _spikes(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Floats, npt.NDArray[np.int64]]]:
     """(population, times in ms, neurons) of recorded spikes."""
-    with h5py.File(folder / "spikes.h5") as file:
+    with open_records(folder / "spikes.h5") as file:
         for name in names:
             group = file[f"spikes/{name}"]
             yield name, group["timestamps"][:], group["node_ids"][:].astype(np.int64)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import h5py
 import numpy as np
 
 import compiler.ir.level0.model as l0
+from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.common.rates import Window
 from compiler.runtime.plots.style import COLORS, labelled, new_figure
 
@@ -48,7 +48,7 @@ def histogram(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | Non
     figure = new_figure(5, 3.4, plot.look)
     axes = figure.subplots()
     unit = "1"
-    with h5py.File(folder / "synapses.h5") as file:
+    with open_records(folder / "synapses.h5") as file:
         members = list(file[projection].items())
         values = [_held(values_at(g, variable, -1)) for _, g in members if g[variable].shape[0]]
         if not values:
@@ -84,7 +84,7 @@ def matrix(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) 
     columns, rows = min(width, MOST_CELLS), min(height, MOST_CELLS)
     image = np.zeros((rows, columns))
     unit = "1"
-    with h5py.File(folder / "synapses.h5") as file:
+    with open_records(folder / "synapses.h5") as file:
         for member in family.members:
             group = file[projection][f"{member.source}->{member.target}"]
             unit = group[variable].attrs["unit"]
@@ -124,7 +124,7 @@ def evolution(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | Non
     figure = new_figure(7, 3.4, plot.look)
     axes = figure.subplots()
     unit, scale = "1", 1.0
-    with h5py.File(folder / "synapses.h5") as file:
+    with open_records(folder / "synapses.h5") as file:
         for number, (name, group) in enumerate(file[projection].items()):
             if not group[variable].shape[0] or not group[variable].shape[1]:
                 continue

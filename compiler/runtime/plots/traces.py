@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
+from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.common.rates import Window
 from compiler.runtime.plots.activity import color_of, label_time, names_of, time_axis
 from compiler.runtime.plots.style import labelled, new_figure
@@ -74,7 +74,7 @@ def trace(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -
 def _rows(folder: Path, names: tuple[str, ...], variable: str, marked: bool, look: l0.Look) -> tuple[list[_Row], str]:
     rows: list[_Row] = []
     unit = "1"
-    with h5py.File(folder / "traces.h5") as file:
+    with open_records(folder / "traces.h5") as file:
         for number, name in enumerate(names):
             group = file[name]
             unit = str(group[variable].attrs["unit"])
@@ -93,7 +93,7 @@ def _spikes_of(folder: Path, name: str, members: list[int]) -> dict[int, npt.NDA
     """The recorded spike times of some neurons; {} where there are none."""
     if not (folder / "spikes.h5").is_file():
         return {}
-    with h5py.File(folder / "spikes.h5") as file:
+    with open_records(folder / "spikes.h5") as file:
         if name not in file["spikes"]:
             return {}
         times, ids = file[f"spikes/{name}/timestamps"][:], file[f"spikes/{name}/node_ids"][:]
