@@ -10,6 +10,7 @@ import pytest
 from backends.cpu.backend import LANES, CpuBackend
 from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Contract, Map, Tensor
+from compiler.ir.level2.target import Target
 from compiler.ir.space import DType, along
 from compiler.passes.pipeline.lower import lower_predict
 from compiler.passes.program.merge import merge
@@ -33,9 +34,13 @@ def einsum(spec: str, **extents: int) -> tuple[Contract, dict[str, Tensor]]:
 
 
 def packed(
-    problem: tuple[Contract, dict[str, Tensor]], real: DType, after: Map | None = None, lanes: bool = False
+    problem: tuple[Contract, dict[str, Tensor]],
+    real: DType,
+    after: Map | None = None,
+    lanes: bool = False,
+    device: Target = MEASURED_CORE,
 ) -> Case:
-    found = product(*problem, LANES * 4 // real.bytes if lanes else 0, real.bytes)
+    found = product(*problem, LANES * 4 // real.bytes if lanes else 0, real.bytes, device)
     choice = rows_product.match_lanes(found) if lanes else rows_product.match(found)
     return Case(*problem, choice, after)
 
@@ -68,6 +73,20 @@ CASES = [
 def test_products(real: DType, tmp_path: Path) -> None:
     """All transposes, sequences, attention, sums over several dims: sizes around the tiles' and the blocks'."""
     check([packed(einsum(spec, **extents), real) for spec, extents in CASES], real, tmp_path, row_major=True)
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_rows_whose_terms_are_neighbours(real: DType, tmp_path: Path) -> None:
+    """Read where they lie, copied, or packed on a core that starts two multiply-adds a cycle: rows around tiles and
+    blocks, terms around vectors and blocks, columns around those from which on they are."""
+    sizes = ((5, 64, 3), (5, 65, 16), (12, 97, 15), (13, 130, 17), (30, 129, 250), (150, 300, 241), (40, 600, 31))
+    problems = [einsum(spec, n=n, o=o, k=k) for spec in ("nk,ok->no", "nk,ko->no") for n, o, k in sizes]
+    problems += [einsum("nqhd,nkhd->nhqk", n=3, h=2, q=19, k=100, d=33), einsum("ntk,ok->nto", n=5, t=9, o=70, k=35)]
+    problems.append(conv(Conv(3, 9, 14, 12, 13, (3, 3))))
+    cases = [packed(p, real, device=device) for p in problems for device in (CORE, MEASURED_CORE)]
+    ways = [dict(c.choice.columns).get("s_copy") for c in cases if c.choice is not None]
+    assert {0, 2} <= set(ways[::2]) and {0, 1} <= set(ways[1::2]) and 2 not in ways[1::2]
+    check(cases, real, tmp_path, row_major=True)
 
 
 @pytest.mark.parametrize("real", REALS.values())
@@ -182,7 +201,7 @@ def test_long_sums_pack_one_block_at_a_time() -> None:
     assert columns["s_high"] < 256 <= columns["s_tall"] and columns["s_wide"] < 256
     assert case.choice.scratch_bytes < 4 * 256 * 12_544 / 10
     text = CpuBackend().emit(merge(program([case], DType.F32)))
-    assert not columns["s_copy"] and "nl_turn_panels(" in text and "nl_pack_rows(" not in text
+    assert not columns["s_copy"] and "nl_turn_panels(" in text and "nl_line_panels(" in text
 
 
 @pytest.mark.parametrize("real", REALS.values())

@@ -26,7 +26,8 @@ class Core:
     rows, and of one vector. panel_end, panel_back: the epilogue of a vector, and its transposition; panel_tile: a
     tile beside its sums; panel_pack, panel_turn, panel_gather, panel_far_gather: packing a vector of neighbours, of
     neighbouring terms, of neither, and of neither from beyond the second cache; panel_run: a run of neighbouring
-    results of a line of sums. start, start_each: a register tile beside its sums, and each of its accumulators.
+    results of a line of sums; panel_packed: columns of a strip beyond which rows are packed whose terms are neighbours.
+    start, start_each: a register tile beside its sums, and each of its accumulators.
     tile_wait, tile_far: of a vector of a register tile that comes from the second cache, what sums take at least,
     and what they take more; lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer sums
     over an image take that the second cache does not hold, and reading a vector of it again for other outputs.
@@ -65,6 +66,7 @@ class Core:
     panel_gather: float
     panel_far_gather: float
     panel_run: float
+    panel_packed: int
     far_copy: float
     far_read: float
     far_alone: float
@@ -138,6 +140,7 @@ ONE: Final = Core(
     panel_gather=40.0,
     panel_far_gather=80.0,
     panel_run=20.0,
+    panel_packed=1 << 30,
     far_copy=0.0,
     far_read=0.0,
     far_alone=0.0,
@@ -211,6 +214,7 @@ TWO: Final = Core(
     panel_gather=23.0,
     panel_far_gather=36.0,
     panel_run=13.5,
+    panel_packed=64,
     far_copy=24.0,
     far_read=10.0,
     far_alone=70.0,

@@ -8,9 +8,11 @@ K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication (
 by block, so that a register tile reads both in order; a panel of b stays in a core's first cache, a block of a in its
 second. Where sums are long, those of all rows stay near, and columns are packed for a block of terms at a time; while
 it is multiplied, what is packed next is prefetched. Rows of a whose terms are neighbours are not packed: tiles read
-them where they lie, or dense copies of them where many panels of columns do. Whichever operand has the last axis of y
-is b, or, where rows of a need no packing, the one with fewer columns to pack: finished blocks of sums are transposed
-then. Terms are added in order of k, whatever the blocks, but where there are many: the sums of their blocks are then.
+them where they lie, or dense copies of them where many panels of columns do; but for a core that starts two
+multiply-adds of a vector a cycle and has no time for twelve addresses beside them. Whichever operand has the last axis
+of y is b, or, where rows of a need no packing, the one with fewer columns to pack: finished blocks of sums are
+transposed then. Terms are added in order of k, whatever the blocks, but where there are many: the sums of their blocks
+are then.
 
 With the batch in the lanes only convolutions are so computed: windows of one pixel, whose terms lie far apart, and
 large ones.
@@ -191,7 +193,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     known = dict(literals)
     lines, turned = known["lines"], known["rows"] > known["cols"]
     if lines:
-        values["s_copy"] = int(width > COPIED)
+        values["s_copy"] = 2 if width > p.core.panel_packed else int(width > COPIED)
     reals = kept * width + high * DEEP + tall * width + 2 * COLS
     reals += rounded(tall, COLS) * width if turned else 0
     lanes = cost.VECTOR_BYTES // p.real_bytes
@@ -202,7 +204,7 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     far = [prod(t.shape) * p.real_bytes > p.within(cost.PANEL_GATHER_BYTES) for t in p.operands]
     gather = [core.panel_far_gather if f else core.panel_gather for f in far]
     gather_a, gather_b = gather[1 - known["vector"]], gather[known["vector"]]
-    if not lines or width > COPIED:
+    if values.get("s_copy", 1):
         packing = _packing(roles["m"], roles["k"], "a", ROWS, gather_a, p)
         operations += terms * rounded(rows, ROWS) * strips * packing / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, gather_b, p) / lanes
