@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends.registry import backend
@@ -20,6 +21,7 @@ from compiler.passes.fusion.fuse_sums import joined_sums
 from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.pipeline.lower import lower
 from compiler.strategies.cost.devices import H200
+from tests.numeric.trained import load
 from tests.unit.test_fuse_sums import ROWS, SHAPE, X0, X1, feed, scaled, total
 
 SQUARE: Expr = Binary("*", Binary("-", X0, X1), Binary("-", X0, X1))
@@ -65,6 +67,57 @@ def test_what_others_read_is_kept() -> None:
     assert made["mean"].kept == {"y"}, "what is made of the mean alone is in its epilogue"
     made, _ = found(feed("x"), total("mean", "x"), standard("y", "x", "mean"), total("z", "y", "x"))
     assert made["mean"].kept >= {"y"}
+
+
+def test_rows_are_read_along_their_own_axes() -> None:
+    """Where rows are as many as their elements, too: element (i, j) of the result reads the mean of row j."""
+    square = (4, 4)
+    mean = replace(total("mean", "x"), dims=(("d0", 4), ("d1", 4)))
+    for axes, fused in (((0,), True), ((1,), False)):
+        turned = Map(Tensor("y", square), ("x", "mean"), ((0, 1), axes), Binary("+", X0, X1))
+        made, _ = found(feed("x", square), mean, turned)
+        assert ("mean" in made) is fused
+    centre = centred("square", "x", "mean")
+    for dim, fused in (("d0", True), ("d1", False)):
+        turned_sum = replace(centre, dims=mean.dims, in_maps=(centre.in_maps[0], (along(dim),)))
+        made, _ = found(feed("x", square), mean, turned_sum)
+        assert ("mean" in made) is fused
+
+
+TURNED = """
+language: 1
+name: turned
+network:
+  inputs: {x: {shape: [3, 12, 3, 4]}, y: {shape: [2]}}
+  layers:
+    - reshape: {inputs: x, shape: [3, 12, 12]}
+    - conv2d: {filters: 12, kernel: [1, 3]}
+    - batch_norm: {}
+    - permute: {axes: [1, 0, 2]}
+    - flatten: {}
+    - dense: {name: out, units: 2}
+train:
+  data: {file: data.npz, inputs: {x: x, y: y}, shuffle: false}
+  loss: {mean_squared_error: {prediction: out, target: y}}
+  optimizer: {sgd: {learning_rate: 0.05}}
+  batch: 8
+  epochs: 1
+  seed: 1
+numerics: {precision: float64}
+"""
+
+
+def test_a_normalisation_whose_result_is_turned(tmp_path: Path) -> None:
+    """As many channels as rows: the program for a GPU, run by the interpreter, computes what the definition does."""
+    random = np.random.default_rng(1)
+    np.savez(tmp_path / "data.npz", x=random.normal(size=(8, 3, 12, 3, 4)), y=random.normal(size=(8, 2)))
+    weights = []
+    for lowered_for in ("", "cuda"):
+        trained = load(TURNED, tmp_path, "reference", lowered_for=lowered_for)
+        trained.step(1, range(8))
+        weights.append(trained.weights())
+    for name, expected in weights[0].items():
+        np.testing.assert_allclose(weights[1][name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_work_on_other_elements_stays_apart() -> None:

@@ -96,6 +96,17 @@ def test_one_whose_epilogue_needs_what_is_made_later() -> None:
     assert found.groups == {} and reasons == ["with y: it needs late, which is made later"]
 
 
+@pytest.mark.parametrize(("axes", "fused"), [((0, 1), True), ((1, 0), False)])
+def test_one_whose_epilogue_reads_other_elements(axes: tuple[int, int], fused: bool) -> None:
+    """Of a matrix of sums, turned."""
+    walk, out = tuple(along(f"d{a}") for a in range(3)), (along("d0"), along("d1"))
+    dims = tuple((f"d{a}", 4) for a in range(3))
+    sums = [Contract(Tensor(n, (4, 4)), dims, out, ("x",), (walk,), X0) for n in ("y", "b")]
+    end = Map(Tensor("z", (4, 4)), ("b", "y"), ((0, 1), axes), Binary("+", X0, X1))
+    found, _ = joined(feed("x", (4, 4, 4)), *sums, end)
+    assert bool(found.groups) is fused
+
+
 def test_one_that_writes_a_variable_which_is_read_between() -> None:
     """The running mean, if something else read its old value."""
     variable = Variable(Tensor("v", (4,)), 0.0)

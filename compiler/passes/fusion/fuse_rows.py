@@ -13,7 +13,7 @@ Does not: join reductions that a strategy computes, or change the graph: lower_t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -140,6 +140,8 @@ class _Search:
             if not isinstance(other, l1.Contract) or not self._follows(first, other):
                 continue
             more = self.stage(other)
+            if not _at_rows(first, made, more.sums, more.end.maps, _dims(first.out_map)):
+                continue
             if self._joins(i, first, other.out.name, stages, more.sums, more.end.maps):
                 stages = _with(stages, more)
                 made |= names_of(more)
@@ -192,8 +194,8 @@ class _Search:
         self, i: int, first: l1.Contract, stages: list[Stage], made: set[str]
     ) -> tuple[l1.Contract | None, tuple[l1.Map, ...]]:
         """The first elementwise kernel over the elements of the rows that reads what is made."""
-        walk = whole_operands(first)[0][1]
-        shape = tuple(dict(first.dims)[plain_dim(a) or ""] for a in walk)
+        walk = _dims(whole_operands(first)[0][1])
+        shape = tuple(dict(first.dims)[d or ""] for d in walk)
         for at in sorted({at for name in made for at in self.g.readers.get(name, ()) if at > i}):
             reader = self.g.nodes[at]
             if not isinstance(reader, l1.Map) or reader.out.name in made or reader.out.shape != shape:
@@ -202,6 +204,8 @@ class _Search:
                 continue
             name, choice, maps = self._kernel_of(first, reader)
             sums = () if choice is None else (choice,)
+            if not _at_rows(first, made, sums, maps, walk):
+                continue
             if maps and name not in self.taken and self._joins(i, first, name, stages, sums, maps):
                 return choice, maps
         return None, ()
@@ -277,6 +281,28 @@ def _is_choice(first: l1.Contract, node: l1.Contract) -> bool:
     """Whether a Contract sums nothing, over the elements of the rows of `first`."""
     same = node.dims == first.dims and node.out_map == whole_operands(first)[0][1]
     return same and len(node.out_map) == len(node.dims) and node.walks_plainly and node.out.dtype == "real"
+
+
+def _dims(axes: Iterable[Affine]) -> tuple[str | None, ...]:
+    return tuple(plain_dim(a) for a in axes)
+
+
+def _at_rows(
+    first: l1.Contract,
+    made: Collection[str],
+    sums: Iterable[l1.Contract],
+    maps: Iterable[l1.Map],
+    walk: tuple[str | None, ...],
+) -> bool:
+    """Whether a row reads of what is `made` what it has made itself, not what another one has: along the same dims,
+    whatever their extents. `walk`: the dims of the axes of `maps`."""
+    read = [(n, _dims(axes)) for x in sums for n, axes in zip(x.ins, x.in_maps, strict=True)]
+    for x in maps:
+        read += [
+            (n, tuple(None if a is None else walk[a] for a in axes)) for n, axes in zip(x.ins, x.maps, strict=True)
+        ]
+    rows = _dims(first.out_map)
+    return all(d in (None, own) for n, dims in read if n in made for d, own in zip(dims, rows, strict=True))
 
 
 def _with(stages: list[Stage], more: Stage) -> list[Stage]:

@@ -125,6 +125,10 @@ class _Search:
         late += [n for m in maps for n in m.ins if n not in made | own and self.g.place[n] >= i]
         if late:
             return f"it needs {late[0]}, which is made later"
+        same = tuple(range(len(other.out.shape)))
+        for m in maps:
+            if across := [n for n, axes in zip(m.ins, m.maps, strict=True) if n in made and axes != same]:
+                return f"{m.out.name} does not read {across[0]} element by element"
         end = self.joined.get(group[0].out.name)
         operands = {n for node in group for n in node.ins} | {n for m in (end.maps if end else ()) for n in m.ins}
         if len(operands | made | {*other.ins} | own | {n for m in maps for n in m.ins}) > MOST_ARRAYS:
