@@ -304,35 +304,43 @@ def _reach(
 # ------------------------------------------------------------------------------------------ hazards
 
 
+class _Rows:
+    """Which rows access an array, or one that has elements in common with it. Two that lie apart in one whole may both
+    meet a third: they do not meet each other."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._own, self._met = parts, dict[str, set[int]](), dict[str, set[int]]()
+
+    def include(self, name: str, row: int) -> None:
+        self._own.setdefault(name, set()).add(row)
+        for x in (name, *self._parts.get(name, ())):
+            self._met.setdefault(x, set()).add(row)
+
+    def of(self, name: str) -> set[int]:
+        met = (self._own.get(x, set()) for x in self._parts.get(name, ()))
+        return self._met.get(name, set()).union(*met)
+
+
 def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Iterator[str]:
     """Arrays that one row writes and another row (or another formal of the same row of a nest)
     touches."""
-    written: dict[str, int] = {}
-    added: set[str] = set()
-    found: set[str] = set()
-    bound = {  # arrays and their parts, by row
-        f.name: [(r, n) for r, name in enumerate(rows.arrays[f.name][lo:hi]) for n in (name, *parts.get(name, ()))]
-        for f in code.arrays
-    }
+    written, added, found = _Rows(parts), _Rows(parts), set[str]()
     within = isinstance(code.body, l2.Nest | l2.Contract)
-    for formal in code.arrays:
-        if formal.mode is l2.Mode.ACCUMULATE:
-            added.update(name for _, name in bound[formal.name])
-        elif formal.mode is not l2.Mode.READ:
-            for r, name in bound[formal.name]:
-                other = written.get(name)
-                if other is not None and (other != r or within):
-                    found.add(name)
-                written[name] = r
-    for formal in code.arrays:
-        if formal.mode is not l2.Mode.READ:
-            continue
-        for r, name in bound[formal.name]:
-            if name in written and (written[name] != r or within):
-                found.add(name)
-            if name in added:
-                found.add(name)
-    found |= added & written.keys()
+
+    def taken(name: str, row: int) -> bool:
+        others = written.of(name)
+        return bool(others) and (within or others != {row})
+
+    bound = [(f.mode, r, name) for f in code.arrays for r, name in enumerate(rows.arrays[f.name][lo:hi])]
+    for mode, row, name in bound:
+        if mode is l2.Mode.ACCUMULATE:
+            added.include(name, row)
+        elif mode is not l2.Mode.READ:
+            found |= {name} if taken(name, row) else set()
+            written.include(name, row)
+    for mode, row, name in bound:
+        if (mode is not l2.Mode.ACCUMULATE and added.of(name)) or (mode is l2.Mode.READ and taken(name, row)):
+            found.add(name)
     for name in sorted(found)[:_SHOWN]:
         yield f"`{name}` is written in one place and used in another of the same launch"
 

@@ -23,6 +23,7 @@ from tests.property.random_graphs import BATCH, SAMPLES, graph_data, graph_model
 from tests.property.random_layers import data, layer_model
 from tests.property.random_mixed import mixed_data, mixed_model
 from tests.property.random_spiking import spiking_model
+from tests.property.random_wide_graphs import WideGraph, groups
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -62,21 +63,24 @@ def layers(seed: int, folder: Path, mixed: bool = False, targets: tuple[str, str
     return losses[0]["loss"]
 
 
-def graph(seed: int, folder: Path, target: str, lowered_for: str = "", order: str = "bitwise") -> dict[str, np.ndarray]:
+def graph(
+    seed: int, folder: Path, target: str, lowered_for: str = "", order: str = "bitwise", wide: bool = False
+) -> dict[str, np.ndarray]:
     """What two batches, of which the second is short, have made of the weights of a random graph of layers."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / "data.npz", **graph_data(seed))
-    trained = load(graph_model(seed, order), folder, target, lowered_for=lowered_for)
+    text = graph_model(seed, order, WideGraph, groups) if wide else graph_model(seed, order)
+    trained = load(text, folder, target, lowered_for=lowered_for)
     trained.step(1, range(BATCH))
     trained.step(2, range(BATCH, min(SAMPLES, BATCH + 4)))
     return trained.weights() | trained.statistics()
 
 
-def graphs(seed: int, folder: Path, *others: tuple[str, str]) -> None:
+def graphs(seed: int, folder: Path, *others: tuple[str, str], wide: bool = False) -> None:
     """Compare one graph on `cpu` with (a target, the one it is lowered for)."""
-    expected = graph(seed, folder / "cpu", "cpu")
+    expected = graph(seed, folder / "cpu", "cpu", wide=wide)
     for target, lowered_for in others:
-        found = graph(seed, folder / f"{target}{lowered_for}", target, lowered_for)
+        found = graph(seed, folder / f"{target}{lowered_for}", target, lowered_for, wide=wide)
         different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
         assert not different, f"seed {seed}: {target} {lowered_for} {different}"
 
@@ -131,6 +135,12 @@ def test_graphs(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("not_optimized")
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_graphs(seed: int, tmp_path: Path) -> None:
+    graphs(seed, tmp_path, ("reference", "cpu"), ("reference", "cuda"), wide=True)
+
+
+@pytest.mark.usefixtures("not_optimized")
 @pytest.mark.parametrize("first", range(0, 6, 3))
 def test_convolutions(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 3):
@@ -149,6 +159,13 @@ def test_many_convolutions(chunk: int, tmp_path: Path) -> None:
 def test_many_graphs(chunk: int, tmp_path: Path) -> None:
     for seed in range(3 + chunk, 50 + MANY // 4, CHUNKS):
         graphs(seed, tmp_path / str(seed), ("reference", "cpu"), ("reference", "cuda"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_wide_graphs(chunk: int, tmp_path: Path) -> None:
+    for seed in range(3 + chunk, 50 + MANY // 4, CHUNKS):
+        graphs(seed, tmp_path / str(seed), ("reference", "cpu"), ("reference", "cuda"), wide=True)
 
 
 @pytest.mark.slow

@@ -269,6 +269,29 @@ def test_launches_of_a_phase_may_repeat_an_array_one_after_the_other() -> None:
     assert program_violations(replace(it, phases=(*it.phases[:2], again))) == []
 
 
+@pytest.mark.parametrize(
+    ("read", "wrong"), [("right", ()), ("middle", ("middle",)), ("left", ("left",)), ("whole", ("whole",))]
+)
+def test_parts_that_lie_apart_may_meet_a_third(read: str, wrong: tuple[str, ...]) -> None:
+    """What is written into one may be read from the other in the same kernel, but not from what both meet."""
+    text = """Program(t, f32, fast, [Array(whole, f32, [10], work)], [
+        Kernel("copy", [ArrayFormal(x, f32, r, @[<i>]), ArrayFormal(y, f32, w, @[<i>]), ScalarFormal(n, i64)],
+            Nest([Dim(i, n)], prologue=[y := `x`]), Rows(1, {x: [whole], y: [whole]}, {n: #i64[4]}))],
+        [Phase(step, [Launch(0, 0, 1)])])"""
+    it = parse_ir(text)
+    (whole,) = it.arrays
+    parts = (
+        replace(whole, name=n, shape=(4,), within="whole", first=k)
+        for n, k in (("left", 0), ("middle", 3), ("right", 6))
+    )
+    (kernel,) = it.kernels
+    rows = replace(kernel.rows, arrays={"x": (read,), "y": ("left",)})
+    found = program_violations(replace(it, arrays=(whole, *parts), kernels=(replace(kernel, rows=rows),)))
+    assert [v for v in found if "of the same launch" in v] == [
+        f"phase `step`, copy: `{n}` is written in one place and used in another of the same launch" for n in wrong
+    ]
+
+
 # ----------------------------------------------------------------------------------------- level 1
 
 GRAPH = """
