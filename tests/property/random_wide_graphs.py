@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from math import prod
 
-from tests.property.random_graphs import Graph, Shape
+from tests.property.random_graphs import BATCH, INPUTS, Graph, Shape, trained_model
 
 MODES = ("reflect", "replicate", "circular")
 MOST = 500
@@ -151,7 +151,21 @@ class WideGraph(Graph):
         return True
 
 
-def groups(rng: random.Random, layers: list[str]) -> str:
+def wide_model(seed: int, order: str = "bitwise") -> str:
+    """The text of a model, which reads the `data.npz` of random_graphs.py."""
+    rng = random.Random(f"graph {seed}")  # the shape of its data follows from this
+    shape = rng.choice(INPUTS)
+    found = WideGraph(rng, {"x": shape})
+    for _ in range(rng.randint(4, 10)):
+        found.grow()
+    end = found.end()
+    layers = [*found.layers, end]
+    numerics = f"precision: {rng.choice(('float32', 'float32', 'float64'))}, order: {order}"
+    text = trained_model(f"wide_{seed}", shape, layers, 0.1, BATCH, rng, numerics)
+    return text.replace("  batch:", f"{_groups(rng, layers)}  batch:")
+
+
+def _groups(rng: random.Random, layers: list[str]) -> str:
     """Groups of a training: turns, an optimizer of its own, what stays as it is."""
     made = ["{of: out, every: 2, first: 1}", "{of: biases, every: 2}"]
     if any(x.startswith(("dense", "conv")) for x in layers):

@@ -23,7 +23,7 @@ from tests.property.random_graphs import BATCH, SAMPLES, graph_data, graph_model
 from tests.property.random_layers import data, layer_model
 from tests.property.random_mixed import mixed_data, mixed_model
 from tests.property.random_spiking import spiking_model
-from tests.property.random_wide_graphs import WideGraph, groups
+from tests.property.random_wide_graphs import wide_model
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -69,7 +69,7 @@ def graph(
     """What two batches, of which the second is short, have made of the weights of a random graph of layers."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / "data.npz", **graph_data(seed))
-    text = graph_model(seed, order, WideGraph, groups) if wide else graph_model(seed, order)
+    text = wide_model(seed, order) if wide else graph_model(seed, order)
     trained = load(text, folder, target, lowered_for=lowered_for)
     trained.step(1, range(BATCH))
     trained.step(2, range(BATCH, min(SAMPLES, BATCH + 4)))
