@@ -9,7 +9,7 @@ fast: this is the oracle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,16 +21,20 @@ from backends.device.precisions import PRECISIONS
 Array = NDArray[Any]
 Function = Callable[..., Array]
 
+_OF_TYPE: Final = MappingProxyType({p.real: p for p in PRECISIONS})
+
 
 def _real(name: str) -> Function:
     """The function over arrays of any shape, broadcast to one real type."""
 
     def call(*arguments: ArrayLike) -> Array:
         dtype = np.result_type(*arguments)
-        of = next((p for p in PRECISIONS if p.real is dtype.type), None)
+        of = _OF_TYPE.get(dtype.type)
         if of is None:
             raise TypeError(f"{name} takes float32 or float64, not {dtype}")
-        arrays = np.broadcast_arrays(*(np.asarray(a, dtype) for a in arguments))
+        arrays: Sequence[Array] = [np.asarray(a, dtype) for a in arguments]
+        if any(a.shape != arrays[0].shape for a in arrays):
+            arrays = np.broadcast_arrays(*arrays)
         flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
         with np.errstate(all="ignore"):
             result: Array = getattr(of, name)(*flat)
@@ -53,7 +57,7 @@ def _number(name: str, of_integers: Function) -> Function:
 
 def carried(total: Array, part: Array, lost: Array) -> tuple[Array, Array]:
     """The next of a sum of parts, and what rounding added to it; sums of integers lose nothing."""
-    of = next((p for p in PRECISIONS if p.real is total.dtype.type), None)
+    of = _OF_TYPE.get(total.dtype.type)
     if of is None:
         return np.asarray(total + part), lost
     with np.errstate(all="ignore"):

@@ -30,10 +30,12 @@ a type yet."""
 
 Read = Callable[[str], Value]
 
+_TYPED: Final = (np.ndarray, np.generic)
 _LARGEST_PRODUCT: Final = 8  # x ** k up to this k is expanded into products
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
     {op: arrays for op, (_, arrays) in OPERATORS.items()} | {"//": FUNCTIONS["floordiv"], "%": FUNCTIONS["mod"]}
 )
+_LOGICAL: Final = MappingProxyType({"and": np.logical_and, "or": np.logical_or})
 _CALLS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         **FUNCTIONS,
@@ -52,13 +54,13 @@ def loaded(x: Any) -> Any:
 
 def cast(x: Value, dtype: np.dtype[Any]) -> Any:
     """`x` in a type, as a C cast does it (real to integer: towards zero)."""
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, _TYPED):
         return x if x.dtype == dtype else x.astype(dtype)
     return dtype.type(x)
 
 
 def _typed(x: Value, dtype: np.dtype[Any]) -> Any:
-    return x if isinstance(x, np.ndarray | np.generic) else dtype.type(x)
+    return x if isinstance(x, _TYPED) else dtype.type(x)
 
 
 def lookup(table: Any, x: Any) -> Any:
@@ -89,7 +91,7 @@ class Evaluator:
         """The common type of these operands: int64, the precision, or float64."""
         found: np.dtype[Any] = _INT
         for x in values:
-            if isinstance(x, np.ndarray | np.generic):  # first: a float64 of numpy is a float of Python, too
+            if isinstance(x, _TYPED):  # first: a float64 of numpy is a float of Python, too
                 if x.dtype.kind == "f":
                     found = x.dtype if found == _INT else np.promote_types(found, x.dtype)
             elif isinstance(x, float):
@@ -98,23 +100,19 @@ class Evaluator:
 
     def __call__(self, e: Expr) -> Value:
         match e:
-            case Num(value) | Bool(value):
-                return value
             case Ref(name):
                 return self.read(name)
+            case Num(value) | Bool(value):
+                return value
+            case Binary(op, a, b):
+                if op in _LOGICAL:
+                    return _LOGICAL[op](self.test(a), self.test(b))
+                return self.power(self(a), b) if op == "**" else self.binary(op, self(a), self(b))
             case Unary("not", x):
                 return np.logical_not(self.test(x))
             case Unary(_, x):
                 value = self(x)
                 return np.negative(cast(value, self.joined(value)))
-            case Binary("and", a, b):
-                return np.logical_and(self.test(a), self.test(b))
-            case Binary("or", a, b):
-                return np.logical_or(self.test(a), self.test(b))
-            case Binary("**", a, b):
-                return self.power(self(a), b)
-            case Binary(op, a, b):
-                return self.binary(op, self(a), self(b))
             case Cond(test, then, orelse):
                 return self.select(self.test(test), self(then), self(orelse))
             case Call("where", (test, then, orelse)):
