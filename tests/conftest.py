@@ -16,6 +16,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,15 +118,30 @@ def cc() -> list[str]:
     pytest.fail("no C compiler ($CC, cc, gcc, clang)", pytrace=False)
 
 
-@pytest.fixture(scope="module")
-def not_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
-    """C is compiled without optimization, which costs a tenth of the time; with little where slow tests
-    run too. For tests that do not concern the code itself."""
+@contextmanager
+def compiled_with(request: pytest.FixtureRequest, quick: str, slow: str) -> Iterator[None]:
+    """The level of optimization of C: `slow` where slow tests run too."""
     from backends.cpu.emit import build
 
-    level = "-O0" if "not slow" in request.config.getoption("markexpr") else "-O1"
+    level = quick if "not slow" in request.config.getoption("markexpr") else slow
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "FLAGS", (level, *(f for f in build.FLAGS if f != "-O3")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def not_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """C is compiled without optimization, which costs a tenth of the time. For tests that do not concern the code
+    itself."""
+    with compiled_with(request, "-O0", "-O1"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def little_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """C is compiled with little optimization, which costs a third of the time; as for a user where slow tests run too.
+    For tests of long texts, or that compute for long."""
+    with compiled_with(request, "-O1", "-O3"):
         yield
 
 

@@ -40,7 +40,7 @@ from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr, network, ring
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "little_optimized")
 I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
 ROW = ArrayFormal("row", I64, Mode.UPDATE, ByName())
 COLUMNS = {

@@ -186,7 +186,7 @@ def write(folder: Path, shape: tuple[int, ...], vocabulary: int = 0) -> None:
     np.savez(folder / "samples.npz", images=images, labels=rng.integers(0, 3, 18).astype(np.int32))
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("name", NETS)
 def test_cpu_is_the_reference(tmp_path: Path, name: str, precision: str) -> None:
@@ -280,7 +280,7 @@ def test_steps_are_one_text(tmp_path: Path, kind: str, target: str) -> None:
     assert emitted[0] == emitted[1]
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 def test_embedding(tmp_path: Path) -> None:
     """Rows of the table, and a gradient only for those that were read."""
     write(tmp_path, (4,), 7)

@@ -10,7 +10,7 @@ from backends.registry import backend
 from backends.stopwatch import limits
 from compiler.core.cache import cache_folder
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 def test_limits_are_measured_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def two_steps(trained: Trained) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in trained.weights().items()}
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 def test_cpu_is_the_reference(tmp_path: Path) -> None:
     text = write(tmp_path)
     cpu, reference = (load(text, tmp_path, target) for target in ("cpu", "reference"))
@@ -120,7 +120,7 @@ def test_one_text_for_every_size(tmp_path: Path, target: str) -> None:
     assert texts == texts[:1] * len(sizes)
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 def test_many_words(tmp_path: Path) -> None:
     """50,000 words of 64 numbers: nothing is larger than the table, and a step changes the rows that it read alone."""
     count, size, steps = 50_000, 64, 4

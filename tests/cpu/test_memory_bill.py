@@ -18,7 +18,7 @@ from compiler.layout.memory_report import memory_bill
 from compiler.layout.plan_memory import Placement, padded, place
 from compiler.passes.pipeline.lower import lower
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 def program(root: Path, name: str, settings: dict[str, str] | None = None) -> Merged:

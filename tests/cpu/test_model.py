@@ -16,6 +16,8 @@ import pytest
 
 import netloom
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TEXT = """language: 1

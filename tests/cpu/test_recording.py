@@ -10,6 +10,8 @@ import pytest
 
 from netloom import run
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 MODEL = """
 language: 1
 name: recorded

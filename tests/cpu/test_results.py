@@ -14,6 +14,8 @@ import netloom
 from tests.cpu.test_model import NETWORK, samples
 from tests.cpu.test_simulation import PLAIN, STDP
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

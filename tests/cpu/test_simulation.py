@@ -16,6 +16,8 @@ import pytest
 
 import netloom
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 CUBA = """language: 1
 name: small_cuba
 params: {weight: {value: 3 mV}, drive: {value: 11.5 mV}, n: {value: 80, type: int}}

@@ -13,6 +13,8 @@ import pytest
 import netloom
 from compiler.core.diagnostics import RunError
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 MODEL = """language: 1
 name: tabled
 params: {low: {value: 0.2}, tau: {value: 20 ms}}

@@ -14,7 +14,7 @@ from scipy.linalg import expm
 
 from tests.numeric.simulated import Array, Simulated, run, simulate, start
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 EXACT = {"rtol": 0.0, "atol": 1e-10}

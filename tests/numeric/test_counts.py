@@ -18,6 +18,8 @@ from scipy import stats
 
 import netloom
 
+pytestmark = pytest.mark.usefixtures("not_optimized")
+
 NEURONS = """
 language: 1
 neurons:

@@ -15,7 +15,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 SIZE, STEPS = 4, 8
 

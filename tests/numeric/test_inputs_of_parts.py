@@ -9,7 +9,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 name: inputs

@@ -15,7 +15,7 @@ import pytest
 from compiler.frontend.load import load_model
 from tests.numeric.simulated import Array, Simulated, run, start
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 DT = 0.05
 

@@ -8,7 +8,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 LIBRARY = """language: 1
 neurons:
