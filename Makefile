@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTEST ?= $(BIN)/python -m pytest -q
 WORKERS ?= auto
 ARGS ?=
+# Tests start the command line some hundred times, and pytest rewrites 300 files: Python keeps what it compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed-plot
 DEV_STAMP := $(VENV)/.installed-dev
@@ -28,7 +30,7 @@ demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; resul
 
 .PHONY: test
 test: $(DEV_STAMP) $(OPENCL_STAMP) $(EDITOR_STAMP) $(VSCODE_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
-	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "not slow and not gpu and not nvrtc and not torch and not wheel" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --ignore tests/torch --ignore tests/gpu -m "not slow and not gpu and not nvrtc and not torch and not wheel" $(ARGS)
 
 .PHONY: test-torch
 test-torch: $(DEV_STAMP) $(VENV)/.installed-torch ## Compare with PyTorch (installs it, for the CPU)
