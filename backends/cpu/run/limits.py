@@ -4,8 +4,8 @@
 bandwidth at all; two loops tell both.
 
 Assumes: backends/cpu/emit/build.py.
-Guarantees: measured once a processor and compiler, and kept in the cache; the best of several short runs, so that
-other processes hardly matter.
+Guarantees: measured once a processor and compiler, and kept in the cache, or in this process where the cache is
+another one; the best of several short runs, so that other processes hardly matter.
 Does not: change what strategies are estimated with: choices do not depend on it.
 """
 
@@ -16,6 +16,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -68,6 +69,7 @@ def limits(core: Target, compiler: str) -> Target:
     )
 
 
+@cache
 def _measured(core: Target) -> dict[str, float]:
     """1e9 operations on 32-bit reals, and 1e9 bytes, a second."""
     text = _TEXT.replace("NL_VECTOR", str(core.vector))
