@@ -140,8 +140,8 @@ def _on_plateau(optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
     return replace(optimizer, update=update)
 
 
-def _groups(weight: str, network: l0.Network, groups: Iterable[l0.WeightGroup]) -> list[l0.WeightGroup]:
-    classes = classes_of(weight, network)
+def _groups(weight: str, network: l0.Network, groups: Sequence[l0.WeightGroup]) -> list[l0.WeightGroup]:
+    classes = classes_of(weight, network) if groups else frozenset()
     return [group for group in groups if classes & set(group.of)]
 
 
