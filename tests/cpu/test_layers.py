@@ -249,12 +249,12 @@ BLOCKS = {
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
-    """10 or 100 blocks, other sizes (for which the same strategies are chosen), another value in a formula."""
+    """10 or 40 blocks, other sizes (for which the same strategies are chosen), another value in a formula."""
     shape, _, layers = BLOCKS[name]
     write(tmp_path, shape)
     text = HEAD.replace("SHAPE", str(list(shape))) + layers + TAIL
     chosen = backend(target)
-    most, *sizes = ("20", "5", "6") if name == "recurrent" else ("100", "4", "8")
+    most, *sizes = ("20", "5", "6") if name == "recurrent" else ("40", "4", "8")
     first, second = ({"n": "10", "c": size} for size in sizes)
     emitted = []
     for settings in (first, first | {"n": most}, second, first | {"scale": "0.75"}):
