@@ -38,6 +38,8 @@ LEARNED = (
     "'n = n + 1'",
     "'w = clip(w + 0.05 * (delayed(pre.v) - w), 0, 1)'",
     "'w = w / (1 + 0.01 * n_in)'",
+    "'w = clip(w + 0.02 * binomial(4, 0.5) - 0.04, 0, 1)'",
+    "n = n + poisson(0.4)",
 )
 EVERY = (
     "[w = 0.99 * w]",
@@ -47,7 +49,13 @@ EVERY = (
 )
 POOLED = ("mean(v)", "sum(g)", "max(w)", "min(v)", "mean(v * v)")
 POOL = "    pool: {{reduce: {{m: {}}}, state: {{s: 0}}, update: [s = 0.9 * s + 0.1 * m]}}"
-AT_EVENTS = ("[w = 0.9 * w]", "['w = w * 0.6 / max(sum_post(w), 0.1)']", "[w = w + 0.01 * random()]", "[n = 0]")
+AT_EVENTS = (
+    "[w = w + 0.01 * poisson(0.5)]",
+    "[w = 0.9 * w]",
+    "['w = w * 0.6 / max(sum_post(w), 0.1)']",
+    "[w = w + 0.01 * random()]",
+    "[n = 0]",
+)
 SHAPE = (2, 4, 5)
 """Channels, height, width of populations that a convolution connects."""
 TERMS = (
@@ -149,7 +157,9 @@ class _Part:
                 "    update: ['v = clip(v + jump, -5, 5)', w = w]",
             ]
         else:
-            noise = rng.choice(("", " + 0.3 * random()", " + 0.2 * normal()"))
+            noise = rng.choice(
+                ("", " + 0.3 * random()", " + 0.2 * normal()", " + 0.2 * poisson(0.7)", " + 0.1 * binomial(6, 0.3)")
+            )
             self.pooled = rng.random() < 0.4
             noise += " - 0.3 * pool.s" if self.pooled else ""
             lines += [
@@ -168,6 +178,9 @@ class _Part:
                 rng.choice(("v = 0.5 * v", "w = 0", "v = v + 0.1 * random()")),
             )
             lines.append(f"    on: {{{event}: [{what}]}}")
+        if rng.random() < 0.3:
+            does = rng.choice(("w = 0.8 * w", "v = v - 0.1, w = w + 0.05", "w = w + 0.1 * random()"))
+            lines.append(f"    events: {{hot: {{when: v > 0.4 and w > {rng.choice((-1, 0))}, do: [{does}]}}}}")
         return "\n".join([*lines, f"    spike: {{when: {when}, reset: [{reset}]{refractory}}}"])
 
     def _synapse(self) -> str:
