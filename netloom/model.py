@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from compiler.core.diagnostics import Diagnostic, RunError
 from compiler.runtime.artifacts.results import BuildResult
-from compiler.runtime.common.arguments import flag, names_of, path_of, path_or_none, settings_of
+from compiler.runtime.common.arguments import contents_of, flag, names_of, path_of, path_or_none, settings_of
 from compiler.runtime.common.options import (
     BuildOptions,
     FitOptions,
@@ -280,7 +280,7 @@ def load(
     if isinstance(model, Mapping):
         from yaml import safe_dump
 
-        model = safe_dump(dict(model), sort_keys=False, allow_unicode=True, width=100) + "\n"
+        model = safe_dump(contents_of("model", model), sort_keys=False, allow_unicode=True, width=100) + "\n"
     if not isinstance(model, str) or "\n" not in model:
         return Model(path_of("model", model), set, where)
     kept = tempfile.TemporaryDirectory(prefix="netloom-model-")

@@ -140,6 +140,13 @@ def _lowered(path: Path, options: Options, times: Times, model: l0.Model, warnin
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 
 
+def refuse_seed(what: str, seed: int) -> None:
+    """A seed that is none in a model file either: keys of random streams are made of 64 bits, and others would be a
+    second name of one of these. Raises RunError (E0912)."""
+    if not 0 <= seed < 1 << 63:
+        raise RunError("E0912", f"{what} is a whole number from 0 to {(1 << 63) - 1:,}, not {seed:,}")
+
+
 def seed_of(model: l0.Model) -> int:
     """The seed of all random streams of a run."""
     if model.simulate is not None:
@@ -204,6 +211,7 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
     refuse_mixed(model, numerics)
     simulate, train = model.simulate, model.train
     if options.seed is not None:
+        refuse_seed("--seed", options.seed)
         simulate = replace(simulate, seed=options.seed) if simulate is not None else None
         train = replace(train, seed=options.seed) if train is not None else None
     if options.duration is not None:

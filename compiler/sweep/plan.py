@@ -32,6 +32,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import to_plain
 from compiler.frontend.yaml.yaml12 import load_file, load_text
 from compiler.ir.level0.streams import stream_key
+from compiler.runtime.prepare import refuse_seed
 from compiler.sweep.trial import Trial
 
 MOST: Final = 1_000_000
@@ -223,7 +224,10 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
         return (None,)
     try:
         if not isinstance(given, str | int | np.integer):
-            return tuple(dict.fromkeys(int(s) for s in given))
+            numbers = dict.fromkeys(int(s) for s in given)
+            for number in numbers:
+                refuse_seed("a seed", number)
+            return tuple(numbers)
         count = int(given)
     except (TypeError, ValueError):
         count = 0

@@ -114,6 +114,46 @@ def test_a_network_takes_other_values_of_parameters() -> None:
     assert 0 < m.evaluate(samples(), set={"width": 5})["accuracy"] <= 1
 
 
+def test_a_dict_may_hold_numbers_and_arrays_of_numpy() -> None:
+    def model(steps: object, size: object, most: object) -> dict[str, Any]:
+        cell = {
+            "params": {"k": 1},
+            "state": {"x": 0},
+            "update": ["x = x + k"],
+            "spike": {"when": "x > most", "reset": ["x = 0"]},
+        }
+        return {
+            "language": 1,
+            "params": {"most": {"value": most}},
+            "neurons": {"cell": cell},
+            "populations": {"a": {"neuron": "cell", "size": size, "params": {"k": steps}}},
+            "simulate": {"dt": "1 ms", "duration": "20 ms"},
+            "record": [{"spikes": {"from": "all"}}],
+        }
+
+    plain = netloom.load(model([1, 2], 2, 3.5)).run().spikes("a")
+    made = netloom.load(model(np.array([1, 2]), np.int64(2), np.float32(3.5))).run().spikes("a")
+    assert np.array_equal(plain[0], made[0]) and np.array_equal(plain[1], made[1]) and len(plain[0]) == 15
+    cyclic = model((1, 2), 2, 3.5)
+    cyclic["params"]["most"] = cyclic
+    for wrong, text in (
+        (model({1, 2}, 2, 3.5), r"`model\.populations\.a\.params\.k` is .*, not \{1, 2\} \(set\)"),
+        ({3: 1}, r"`model` is a dict whose keys are of type str, not 3"),
+        (cyclic, r"`model\.params\.most` is a part of itself"),
+    ):
+        with pytest.raises(netloom.RunError, match=f"E0912.*{text}"):
+            netloom.load(wrong)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**64])
+def test_a_seed_that_no_file_may_have_is_refused(seed: int) -> None:
+    """Modulo 2**64 it would be a second name of another one."""
+    for given in ({"seed": seed}, {"seeds": [1, seed]}):
+        m = netloom.load(TEXT)
+        with pytest.raises(netloom.RunError, match=r"E0912.*from 0 to 9,223,372,036,854,775,807"):
+            m.run(seed=seed) if "seed" in given else m.sweep(seeds=[1, seed])
+
+
 def test_an_error_in_a_text_has_its_line() -> None:
     wrong = netloom.load(TEXT.replace("size: 50", "size: fifty"))
     (found,) = wrong.check()

@@ -109,6 +109,38 @@ def _setting(name: str, value: Any) -> str:
     raise _refused(name, "a number, True, False or a str such as '20 ms'", value)
 
 
+def contents_of(name: str, value: Any, around: tuple[int, ...] = ()) -> Any:
+    """A value of a model that is given as a dict, as YAML has it: maps whose keys are texts, lists, texts, numbers,
+    True, False and None. Tuples and NumPy arrays become lists, NumPy scalars numbers, paths texts. `around`: the
+    identities of what it is in."""
+    plain = _plain(value)
+    if hasattr(plain, "tolist") and hasattr(plain, "dtype"):
+        plain = plain.tolist()
+    wanted = "a number, a text, True, False, None, or a list or a dict of these"
+    if id(value) in around:
+        raise RunError("E0912", f"`{name}` is a part of itself")
+    inside = (*around, id(value))
+    match plain:
+        case None | bool():
+            return plain
+        case str():
+            return str(plain)
+        case int():
+            return int(plain)
+        case float():
+            return float(plain)
+        case os.PathLike():
+            return str(path_of(name, plain))
+        case Mapping():
+            wrong = next((key for key in plain if not isinstance(key, str)), None)
+            if wrong is not None or None in plain:
+                raise _refused(name, "a dict whose keys are of type str", wrong)
+            return {str(key): contents_of(f"{name}.{key}", item, inside) for key, item in plain.items()}
+        case list() | tuple():
+            return [contents_of(f"{name}[{k}]", item, inside) for k, item in enumerate(plain)]
+    raise _refused(name, wanted, value)
+
+
 def names_of(name: str, value: Any) -> tuple[str, ...]:
     """One name or several."""
     if isinstance(value, str):
