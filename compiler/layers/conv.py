@@ -27,9 +27,11 @@ from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape,
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Computed, Importer, Setting, refused
 from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
+from compiler.layers.shared.volumes import Volume
 from compiler.layers.shared.windows import (
     AXES,
     DIMENSIONS,
+    FORMS,
     SPATIAL,
     extent,
     image,
@@ -123,35 +125,66 @@ NEAR: Final = 2
 
 @dataclass(frozen=True)
 class _Seen:
-    """How a window walks what it is moved over: extents of input, output and window, and the place along each axis."""
+    """How a window walks what it is moved over: extents of input, output and window, and the place along each axis, all
+    of images; `volume`: of which the image is made."""
 
     extents: tuple[int, ...]
     out: tuple[int, ...]
     taps: tuple[int, ...]
     positions: tuple[Affine, ...]
+    volume: Volume | None = None
 
 
-def _seen(layer: l0.Layer, extents: tuple[int, ...], folds: bool) -> _Seen:
-    """A line is an image of one row, or (`folds`: if it may) one whose columns are as many as its taps are apart: what
-    a window reads is in one column then."""
+def _seen(layer: l0.Layer, extents: tuple[int, ...], transposed: bool = False) -> _Seen:
+    """A line is an image of one row, or one whose columns are as many as its taps are apart: what a window reads is in
+    one column then. A volume is its planes, one below the other."""
     out, taps, dilation = layer.shape[1:], ints(layer, "kernel"), ints(layer, "dilation")
     pairs = SPATIAL[len(taps)]
-    if len(taps) > 1:
+    if len(taps) == 3:
+        volume = Volume.of(layer, out, extents) if transposed else Volume.of(layer, extents, out)
+        ends = (volume.positions, volume.image) if transposed else (volume.image, volume.positions)
+        return _Seen(*ends, taps[1:], volume.walk(layer), volume)
+    if len(taps) == 2:
         return _Seen(extents, out, taps, index(layer, pairs, dilation))
     row, column = (Affine(((o, 1), (t, 1)), 0) for o, t in SPATIAL[2])
     (apart,), (first, _), (length,) = dilation, ints(layer, "padding"), extents
     whole_lines = length % apart == 0 and first % apart == 0 and out == extents and ints(layer, "stride") == (1,)
-    if folds and whole_lines and apart > NEAR:
+    if not transposed and whole_lines and apart > NEAR:
         lines = (length // apart, apart)
         return _Seen(lines, lines, (*taps, 1), (replace(row, const=-first // apart), column))
     return _Seen((1, *extents), (1, *out), (1, *taps), (row, *index(layer, pairs, dilation)))
+
+
+_NAMES: Final = tuple(zip(*SPATIAL[2], strict=True))
+"""The dims of an image and of its window."""
 
 
 def _viewed(groups: int, taps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[Affine, ...], str]:
     """Extent and place of the axis of groups, if there is one, and what the name of the sums ends with where they are
     not of the layer's shape."""
     many, g = ((groups,), (along("g"),)) if groups > 1 else ((), ())
-    return many, g, ".grouped" if groups > 1 or len(taps) == 1 else ""
+    return many, g, ".grouped" if groups > 1 or len(taps) != 2 else ""
+
+
+def _as_images(
+    c: Context,
+    layer: l0.Layer,
+    x: l1.Tensor,
+    w: l1.Tensor,
+    seen: _Seen,
+    many: tuple[int, ...],
+    transposed: bool = False,
+) -> tuple[l1.Tensor, l1.Tensor]:
+    """The input as an image (batch, groups, channels of a group, rows, columns), and its weights (groups, outputs,
+    inputs, rows, columns; or inputs, outputs). Groups are an axis of their own: the same elements, viewed so."""
+    groups, volume = many[0] if many else 1, seen.volume
+    extents, taps = (seen.extents, seen.taps) if volume is None else (x.shape[2:], w.shape[2:])
+    x = reshape(c, f"{layer.name}.grouped", x, (x.shape[0], *many, x.shape[1] // groups, *extents), layer)
+    w = reshape(c, f"{layer.name}.weight.grouped", w, (*many, w.shape[0] // groups, w.shape[1], *taps), layer)
+    if volume is not None:
+        x = volume.spread(c, layer, x) if transposed else volume.stacked(c, layer, x)
+        w = volume.weights(c, layer, w, len(many) + 1)
+    return x, w
 
 
 def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
@@ -159,33 +192,27 @@ def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     around, layer = _apart(layer, x.shape[1:])
     if around is not None:
         x = pad(c, around, x)
-    batch, channels = x.shape[0], x.shape[1]
-    filters, out = layer.shape[0], layer.shape[1:]
+    batch, filters, out = x.shape[0], layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
-    seen = _seen(layer, x.shape[2:], True)
-    pairs = SPATIAL[len(seen.taps)]
-    inner = channels // groups
-    area = math.prod(taps)
-    fans = glorot(inner * area, filters // groups * area)
-    w = weight(c, f"{layer.name}.weight", (filters, inner, *taps), "uniform", fans, layer)
-    outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    n, k, ch = (along(d) for d in ("n", "k", "c"))
-    size = (*zip(outputs, seen.out, strict=True), ("c", inner), *zip(windows, seen.taps, strict=True))
-    at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
-    # Groups are an axis of their own: the same elements viewed as (batch, group, channels of a group, ...).
+    seen = _seen(layer, x.shape[2:])
+    inner, per, area = x.shape[1] // groups, filters // groups, math.prod(taps)
+    w = weight(c, f"{layer.name}.weight", (filters, inner, *taps), "uniform", glorot(inner * area, per * area), layer)
     many, g, suffix = _viewed(groups, taps)
-    x = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
-    w = reshape(c, f"{layer.name}.weight.grouped", w, (*many, filters // groups, inner, *seen.taps), layer)
+    x, w = _as_images(c, layer, x, w, seen, many)
+    (outputs, windows), (n, k, ch) = _NAMES, (along(d) for d in ("n", "k", "c"))
+    size = (*zip(outputs, seen.out, strict=True), ("c", x.shape[-3]), *zip(windows, seen.taps, strict=True))
+    at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
     y = c.graph.contract(
         f"{layer.name}.sum{suffix}",
-        (("n", batch), *(("g", m) for m in many), ("k", filters // groups), *size),
+        (("n", batch), *(("g", m) for m in many), ("k", per), *size),
         (n, *g, k, *at),
         ((x, (n, *g, ch, *seen.positions)), (w, (*g, k, ch, *tap))),
         PRODUCT,
         span=layer.span,
     )
-    y = reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer)
-    return biased(c, layer, y, 1)
+    if seen.volume is not None:
+        y = seen.volume.apart(c, layer, y, filters)
+    return biased(c, layer, reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer), 1)
 
 
 def _conv_kind(rank: int) -> LayerKind:
@@ -229,45 +256,42 @@ def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
-    seen = _seen(layer, x.shape[2:], False)
-    pairs = SPATIAL[len(seen.taps)]
-    inner, per = channels // groups, filters // groups
-    area = math.prod(taps)
+    seen = _seen(layer, x.shape[2:], True)
+    inner, per, area = channels // groups, filters // groups, math.prod(taps)
     fans = (inner * area, per * area)
     w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(*fans), layer, fans)
-    inputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    n, k, ch = (along(d) for d in ("n", "k", "c"))
     many, g, suffix = _viewed(groups, taps)
-    xg = reshape(c, f"{layer.name}.grouped", x, (batch, *many, inner, *seen.extents), layer)
-    wg = reshape(c, f"{layer.name}.weight.grouped", w, (*many, inner, per, *seen.taps), layer)
-    yg = c.graph.add(
+    x, w = _as_images(c, layer, x, w, seen, many, True)
+    (inputs, windows), (n, k, ch) = _NAMES, (along(d) for d in ("n", "k", "c"))
+    outs = w.shape[len(many) + 1]
+    y = c.graph.add(
         l1.Contract(
-            l1.Tensor(f"{layer.name}.sum{suffix}", (batch, *many, per, *seen.out), "real", True),
+            l1.Tensor(f"{layer.name}.sum{suffix}", (batch, *many, outs, *seen.out), "real", True),
             (
-                ("n", batch), *(("g", m) for m in many), ("k", per), ("c", inner),
+                ("n", batch), *(("g", m) for m in many), ("k", outs), ("c", inner),
                 *zip(inputs, seen.extents, strict=True), *zip(windows, seen.taps, strict=True),
             ),
             (n, *g, k, *seen.positions),
-            (xg.name, wg.name),
+            (x.name, w.name),
             ((n, *g, ch, *(along(d) for d in inputs)), (*g, ch, k, *(along(d) for d in windows))),
             PRODUCT,
             span=layer.span,
         )
     )  # fmt: skip
-    y = reshape(c, f"{layer.name}.sum", yg, (batch, filters, *out), layer)
-    return biased(c, layer, y, 1)
+    if seen.volume is not None:
+        y = seen.volume.added(c, layer, y, filters)
+    return biased(c, layer, reshape(c, f"{layer.name}.sum", y, (batch, filters, *out), layer), 1)
 
 
 def _transposed_kind(rank: int) -> LayerKind:
-    words = {1: "one", 2: "two"}[rank]
+    words = {1: "one", 2: "two", 3: "three"}[rank]
     fields = [f for f in _conv_fields(rank) if f.name not in ("padding", "padding_mode")]
-    added: Kind = COUNT if rank == 1 else ListOf(COUNT, low=rank, high=rank, example="[1, 1]")
+    added: Kind = COUNT if rank == 1 else ListOf(COUNT, low=rank, high=rank, example=str([1] * rank))
     fields[3:3] = [
         Field(
             "padding",
             padding(rank, words=False),
-            "What is cut off at each side of the output: a number, or "
-            + ("[before, after]." if rank == 1 else "[height, width] or [top, bottom, left, right]."),
+            "What is cut off at each side of the output: a number, or " + FORMS[rank] + ".",
             default=0,
             example="padding: 1",
         ),
@@ -331,7 +355,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x, w = data(node, ins), constant(node, ins, 1)
     rank = w.ndim - 2
     transposed = node.op_type == "ConvTranspose"
-    if rank not in ((1, 2) if transposed else (1, 2, 3)) or len(x.shape) != rank + 1:
+    if rank not in (1, 2, 3) or len(x.shape) != rank + 1:
         raise refused(node, f"it has {rank} dimensions")
     taps = w.shape[2:]
     stride = tuple(attrs.get("strides", [1] * rank))
@@ -389,4 +413,4 @@ def _transposed_pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stri
 
 
 CONVS = tuple(_conv_kind(rank) for rank in (1, 2, 3))
-TRANSPOSED = tuple(_transposed_kind(rank) for rank in (1, 2))
+TRANSPOSED = tuple(_transposed_kind(rank) for rank in (1, 2, 3))

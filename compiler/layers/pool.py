@@ -114,7 +114,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins)
     size = tuple(attrs["kernel_shape"])
     rank = len(size)
-    if rank not in (1, 2) or len(x.shape) != rank + 1:
+    if rank not in (1, 2, 3) or len(x.shape) != rank + 1:
         raise refused(node, f"it has {rank} dimensions")
     if any(d != 1 for d in attrs.get("dilations", [])) or attrs.get("storage_order", 0):
         raise refused(node, "its window is dilated or stored by columns")
@@ -137,7 +137,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 def _kind(name: str, rank: int, doc: str) -> LayerKind:
     mean = name.startswith("avg")
     counted = (switch("count_padding", "Whether the mean counts the padding as zeros.", True),)
-    what = "Elements around the input" if rank == 1 else "Rows and columns around the input"
+    what = {1: "Elements", 2: "Rows and columns", 3: "Planes, rows and columns"}[rank] + " around the input"
     keys = layer(
         name,
         doc,
@@ -195,6 +195,8 @@ POOLS = (
     _kind("avg_pool1d", 1, "The mean of each window along the length."),
     _kind("max_pool2d", 2, "The largest value of each window."),
     _kind("avg_pool2d", 2, "The mean of each window."),
+    _kind("max_pool3d", 3, "The largest value of each window over depth, height and width."),
+    _kind("avg_pool3d", 3, "The mean of each window over depth, height and width."),
     LayerKind(
         layer("global_max_pool", "The largest value of each channel."),
         _global_shape,

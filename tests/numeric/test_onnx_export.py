@@ -33,6 +33,10 @@ NETWORKS = {
                       "conv2d: {filters: 6, kernel: 3, groups: 6, padding: same, bias: false}"),
     "conv3d": (CUBE, "conv3d: {filters: 3, kernel: [2, 3, 3], padding: same, stride: [1, 1, 2]}"),
     "conv_transpose1d": (SIGNAL, "conv_transpose1d: {filters: 6, kernel: 4, stride: 3, padding: 1, output_padding: 2}"),
+    "conv_transpose3d": (CUBE, "conv_transpose3d: {filters: 3, kernel: [2, 3, 1], stride: [1, 2, 2],"
+                               " output_padding: [0, 1, 0]}"),
+    "pools3d": (CUBE, "max_pool3d: {name: a, size: 2, stride: 1}\n"
+                      "avg_pool3d: {inputs: a, size: [1, 2, 2], padding: [0, 1, 0]}"),
     "conv_transpose2d": (IMAGE, "conv_transpose2d: {filters: 6, kernel: 3, stride: 2, padding: 1, output_padding: 1}"),
     "pools": (IMAGE, "max_pool2d: {name: a, size: 3, stride: 2, padding: 1}\navg_pool2d: {inputs: a, size: 2}\n"
                      "avg_pool2d: {inputs: a, size: 3, stride: 1, padding: 1, count_padding: false}\n"

@@ -15,7 +15,9 @@ INPUTS = (
     *((3, 12, 14), (8, 9, 11), (16, 8, 8), (4, 17, 6), (24, 5, 7), (1, 20, 9), (32, 4, 4)),
     *((8, 30), (12, 25)),
     (40,),
+    *((3, 5, 6, 7), (8, 4, 5, 5), (16, 3, 4, 4)),
 )
+VOLUMES = ((1, 1, 1), (3, 3, 3), (3, 3, 3), (2, 3, 2), (1, 3, 3), (3, 1, 1), (4, 2, 1))
 KERNELS = ((1, 1), (3, 3), (3, 3), (5, 5), (2, 3), (7, 7), (1, 3), (3, 1), (4, 4))
 MODES = ("", ", mode: reflect", ", mode: replicate", ", mode: circular")
 MOST_OUTPUTS, MOST_PRODUCTS, MOST_JOINED = 20_000, 3_000_000, 64
@@ -53,7 +55,7 @@ class _Convolutions(Graph):
             pass
 
     def _weights(self, name: str, shape: Shape) -> bool:
-        if len(shape) == 3:
+        if len(shape) > 2:
             return self._conv(name, shape)
         units = self.rng.choice((3, 8, 16, 17, 32, 50))
         self.add("dense", (name,), (*shape[:-1], units), f"units: {units}{self._activation(0.6)}")
@@ -75,7 +77,7 @@ class _Convolutions(Graph):
     def _conv(self, name: str, shape: Shape) -> bool:
         if len(shape) == 2:
             return self._signal(name, shape)
-        if len(shape) == 3:
+        if len(shape) > 2:
             return self._transposed(name, shape) if self.rng.random() < 0.2 else self._image(name, shape)
         return False
 
@@ -96,15 +98,16 @@ class _Convolutions(Graph):
         taps, step = rng.choice((1, 2, 3, 4)), rng.choice((1, 2, 3))
         pad, filters = rng.choice((0, 1)) if taps > 1 else 0, rng.choice((2, 4, 8, 12))
         out = [(n - 1) * step + taps - 2 * pad for n in shape[1:]]
-        if max(out) > 40 or min(out) < 1:
+        if max(out) > 40 or min(out) < 1 or filters * prod(out) > MOST_OUTPUTS:
             return False
         settings = f"filters: {filters}, kernel: {taps}, stride: {step}, padding: {pad}{self._end()}"
-        self.add("conv_transpose2d", (name,), (filters, *out), settings)
+        self.add(f"conv_transpose{len(shape) - 1}d", (name,), (filters, *out), settings)
         return True
 
     def _image(self, name: str, shape: Shape) -> bool:
-        rng, channels = self.rng, shape[0]
-        taps, steps = rng.choice(KERNELS), rng.choice(((1, 1), (1, 1), (2, 2), (1, 2)))
+        rng, channels, rank = self.rng, shape[0], len(shape) - 1
+        taps, steps = rng.choice({2: KERNELS, 3: VOLUMES}[rank]), rng.choice(((1, 1), (1, 1), (2, 2), (1, 2)))
+        steps = (*steps, rng.choice((1, 2)))[:rank]
         gap, pad = rng.choice((1, 1, 1, 2)), rng.choice((0, 1, 2, taps[0] // 2))
         sides = zip(shape[1:], taps, steps, strict=True)
         out = [(n + 2 * pad - gap * (t - 1) - 1) // step + 1 for n, t, step in sides]
@@ -115,11 +118,11 @@ class _Convolutions(Graph):
         if filters * prod(out) > MOST_OUTPUTS or products > MOST_PRODUCTS:
             return False
         settings = f"filters: {filters}, kernel: {list(taps)}, stride: {list(steps)}, dilation: {gap}, padding: {pad}"
-        self.add("conv2d", (name,), (filters, *out), f"{settings}, groups: {groups}{self._end()}")
+        self.add(f"conv{rank}d", (name,), (filters, *out), f"{settings}, groups: {groups}{self._end()}")
         return True
 
     def _pool(self, name: str, shape: Shape) -> bool:
-        if len(shape) != 3:
+        if len(shape) < 3:
             return False
         return self.rng.choice((self._pooled, self._pooled, self._larger, self._padded, self._global))(name, shape)
 
@@ -128,18 +131,18 @@ class _Convolutions(Graph):
         out = [(n - size) // step + 1 for n in shape[1:]]
         if min(out) < 1:
             return False
-        kind = self.rng.choice(("max_pool2d", "avg_pool2d"))
-        self.add(kind, (name,), (shape[0], *out), f"size: {size}, stride: {step}")
+        kind = self.rng.choice(("max", "avg"))
+        self.add(f"{kind}_pool{len(shape) - 1}d", (name,), (shape[0], *out), f"size: {size}, stride: {step}")
         return True
 
     def _larger(self, name: str, shape: Shape) -> bool:
-        if 4 * prod(shape) > MOST_OUTPUTS // 2:
+        if prod(shape) << len(shape) - 1 > MOST_OUTPUTS // 2:
             return False
-        self.add("upsample", (name,), (shape[0], 2 * shape[1], 2 * shape[2]), "factor: 2")
+        self.add("upsample", (name,), (shape[0], *(2 * n for n in shape[1:])), "factor: 2")
         return True
 
     def _padded(self, name: str, shape: Shape) -> bool:
-        before, after = ([0, self.rng.randint(0, 2), self.rng.randint(0, 2)] for _ in range(2))
+        before, after = ([0, *(self.rng.randint(0, 2) for _ in shape[1:])] for _ in range(2))
         if any(max(a, b) >= n for a, b, n in zip(before, after, shape, strict=True)):
             return False
         out = tuple(a + n + b for a, n, b in zip(before, shape, after, strict=True))

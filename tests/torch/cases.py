@@ -152,6 +152,12 @@ def pools(kind: str, shape: Shape, **grid: Any) -> Iterator[Head]:
 POOLING = {
     1: {"size": [2, 3], "stride": [1, 2, 4], "padding": [0, 1, (1, 0), "same"], "ceil": [False, True]},
     2: {"size": [2, (3, 2)], "stride": [1, 2, (3, 2)], "padding": [0, 1, (1, 0, 0, 1), "same"], "ceil": [False, True]},
+    3: {
+        "size": [2, (1, 3, 2)],
+        "stride": [1, 2, (3, 1, 2)],
+        "padding": [0, (0, 1, 1), (0, 0, 1, 0, 0, 1), "same"],
+        "ceil": [False, True],
+    },
 }
 COUNTED = {"count_padding": [True, False]}
 
@@ -682,19 +688,26 @@ def losses() -> Iterator[Head]:
 
 _CONV1D = {"stride": [1, 3], "padding": ["valid", "same", (2, 1)], "dilation": [1, 2]}
 _CONV2D = {"stride": [1, (2, 1)], "padding": ["valid", "same", 1, (0, 2, 1, 0)], "dilation": [1, (2, 1)]}
-_CONV3D = {"stride": [1, (1, 2, 1)], "padding": ["valid", "same", (1, 0, 1)], "dilation": [1, 2]}
+_CONV3D = {
+    "stride": [1, (1, 2, 1), (2, 1, 3)],
+    "padding": ["valid", "same", (1, 0, 1), (0, 2, 1, 1, 2, 0)],
+    "dilation": [1, 2, (1, 2, 1)],
+}
 _TURNED = {"stride": [1, 2, 3], "padding": [0, 1], "output_padding": [0, 1], "dilation": [1, 2]}
 
 GROUPS: Mapping[str, list[Head]] = MappingProxyType({
     **{f"conv1d_{k}": convs(1, (11,), kernel=[k], **_CONV1D) for k in (1, 2, 4)},
     **{f"conv2d_{n}": convs(2, (7, 6), kernel=[k], **_CONV2D) for n, k in (("1", 1), ("3", 3), ("2x3", (2, 3)))},
-    **{f"conv3d_{n}": convs(3, (4, 5, 4), kernel=[k], **_CONV3D) for n, k in (("2", 2), ("1x3x2", (1, 3, 2)))},
+    **{f"conv3d_{n}": convs(3, (4, 5, 4), kernel=[k], **_CONV3D)
+       for n, k in (("2", 2), ("1x3x2", (1, 3, 2)), ("3x1x1", (3, 1, 1)))},
     "transpose1d": transposes(1, (5,), kernel=[2, 3], **{**_TURNED, "padding": [0, 1, (1, 0)]}),
     **{f"transpose2d_{n}": transposes(2, (4, 3), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1)]})
        for n, k in (("3", 3), ("4x2", (4, 2)))},
-    **{f"{kind}_pool{rank}d": list(pools(f"{kind}_pool{rank}d", (3, 8, 7)[: rank + 1], **POOLING[rank],
+    **{f"transpose3d_{n}": transposes(3, (3, 2, 4), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1, 0, 1)]})
+       for n, k in (("2", 2), ("3x1x2", (3, 1, 2)))},
+    **{f"{kind}_pool{rank}d": list(pools(f"{kind}_pool{rank}d", (3, 8, 7, 5)[: rank + 1], **POOLING[rank],
                                          **(COUNTED if kind == "avg" else {})))
-       for kind in ("max", "avg") for rank in (1, 2)},
+       for kind in ("max", "avg") for rank in (1, 2, 3)},
     "shapes": SHAPES,
     "dense": list(denses()),
     "norms": NORMS,

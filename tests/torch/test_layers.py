@@ -79,6 +79,16 @@ CASES: dict[str, Case] = {
         (2, 4, 5, 4), lambda w, x: functional.conv3d(x, *wb(w, "c"), stride=(1, 2, 1), padding=(1, 0, 1))),
     "transpose1d": case("conv_transpose1d: {name: c, filters: 3, kernel: 4, stride: 3, padding: 1, output_padding: 2}",
         (4, 5), lambda w, x: functional.conv_transpose1d(x, *wb(w, "c"), stride=3, padding=1, output_padding=2)),
+    "volumes": case("conv3d: {name: c, filters: 4, kernel: [3, 3, 2], stride: [2, 1, 1], padding: 1, dilation:"
+        " [1, 2, 1], groups: 2}", (2, 5, 6, 4), lambda w, x: functional.conv3d(
+            x, *wb(w, "c"), stride=(2, 1, 1), padding=1, dilation=(1, 2, 1), groups=2)),
+    "transpose3d": case("conv_transpose3d: {name: c, filters: 3, kernel: [3, 2, 3], stride: [2, 1, 2],"
+        " padding: [1, 0, 1], output_padding: [1, 0, 1]}", (2, 3, 4, 3), lambda w, x: functional.conv_transpose3d(
+            x, *wb(w, "c"), stride=(2, 1, 2), padding=(1, 0, 1), output_padding=(1, 0, 1))),
+    "max_pool3d": case("max_pool3d: {size: 2, stride: [1, 2, 2]}", (2, 4, 5, 6), lambda w, x:
+        functional.max_pool3d(x, 2, (1, 2, 2))),
+    "avg_pool3d": case("avg_pool3d: {size: [2, 3, 2], padding: [0, 1, 1], count_padding: false}", (2, 4, 6, 4),
+        lambda w, x: functional.avg_pool3d(x, (2, 3, 2), padding=(0, 1, 1), count_include_pad=False)),
     "transpose2d": case("conv_transpose2d: {name: c, filters: 3, kernel: [3, 2], stride: [2, 1], padding: [1, 0],"
         " output_padding: [1, 0]}", IMAGE, lambda w, x:
         functional.conv_transpose2d(x, *wb(w, "c"), stride=(2, 1), padding=(1, 0), output_padding=(1, 0))),

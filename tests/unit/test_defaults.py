@@ -128,6 +128,9 @@ network:
     - reshape: {shape: [2, 2, 1, 1]}
     - conv3d: {filters: 2, kernel: 1, init: {orthogonal: {}}}
     - conv3d: {filters: 2, kernel: 1, padding: valid}
+    - conv_transpose3d: {filters: 2, kernel: 1}
+    - max_pool3d: {size: 1}
+    - avg_pool3d: {size: 1}
     - flatten: {name: flat}
     - embedding: {inputs: k, count: 5, size: 4}
     - positions: {}
@@ -201,7 +204,7 @@ OTHERWISE = {"rule.spacing": "a factor of 1 that is written stands among the num
 LAYERS = {
     "x": ("conv2d: filters: 2, kernel: 1", "conv_transpose2d: filters: 2, kernel: 1", "prelu:", "batch_norm:",
           "group_norm: groups: 2", "instance_norm:"),
-    "c": ("conv3d: filters: 2, kernel: 1",),
+    "c": ("conv3d: filters: 2, kernel: 1", "conv_transpose3d: filters: 2, kernel: 1"),
     "l": ("conv1d: filters: 2, kernel: 1", "conv_transpose1d: filters: 2, kernel: 1", "attention: heads: 2",
           "positions: encoding: trained", "rnn: units: 4", "gru: units: 4", "lstm: units: 4"),
     "v": ("dense: units: 3", "scale_shift:", "layer_norm:", "rms_norm:"),

@@ -20,6 +20,12 @@ from compiler.layers.shared.kind import Misfit, Place, Shape, shown
 from compiler.layers.shared.onnx.importer import Setting, refused
 from compiler.layers.shared.onnx.inputs import Attrs
 
+FORMS = {
+    1: "[before, after]",
+    2: "[height, width] or [top, bottom, left, right]",
+    3: "[depth, height, width] or two numbers for each of them",
+}
+"""Of a padding, by number of dimensions."""
 DIMENSIONS = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
@@ -44,12 +50,7 @@ def padding(rank: int, words: bool = True) -> Kind:
 
 def padding_doc(rank: int, what: str) -> str:
     """Documentation of the forms of a padding."""
-    forms = {
-        1: "[before, after]",
-        2: "[height, width] or [top, bottom, left, right]",
-        3: "[depth, height, width] or two numbers for each of them",
-    }
-    return f"{what}: `same`, `valid` (none), a number, or {forms[rank]}."
+    return f"{what}: `same`, `valid` (none), a number, or {FORMS[rank]}."
 
 
 def one_or(several: Kind) -> Kind:
