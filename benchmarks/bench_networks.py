@@ -1,5 +1,6 @@
 """What a training step takes of networks that no rule of Netloom was made for, and of four that are known, beside
-PyTorch: depthwise convolutions, concatenations, U-Net, patches with attention, words, causal convolutions.
+PyTorch: depthwise and grouped convolutions, concatenations, volumes, U-Nets, patches with attention, words, causal
+convolutions, points.
 
 Measured on a GPU as bench_gpu_lenet5.py measures LeNet-5, beside PyTorch's captured CUDA graph. In float32 PyTorch
 computes with its defaults: products in float32, convolutions in tf32. Names that end in `_mixed`: mixed precision,
@@ -39,24 +40,22 @@ def images(shape: tuple[int, ...], classes: int, labelled: tuple[int, ...], fold
     return samples, labels
 
 
-def words(steps: int, count: int, folder: Path, batch: int) -> Any:
-    """words.npz: int32 (n, steps) words, and those that follow them in a walk of random steps."""
+def words(steps: int, count: int, folder: Path, batch: int, classes: int | None = None) -> Any:
+    """words.npz: int32 (n, steps) words, and those that follow them in a walk of random steps, as one of `classes`."""
     random = np.random.default_rng(1)
     walk = np.cumsum(random.integers(1, 4, (BATCHES * batch, steps + 1), dtype=np.int32), 1, dtype=np.int32) % count
-    first, then = np.ascontiguousarray(walk[:, :-1]), np.ascontiguousarray(walk[:, 1:])
+    first, then = np.ascontiguousarray(walk[:, :-1]), np.ascontiguousarray(walk[:, 1:] % (classes or count))
     np.savez(folder / "words.npz", words=first, next=then)
     return first, then
 
 
 def in_torch(name: str, mixed: bool) -> tuple[Any, Callable[[bool], Any]]:
-    import torch
-
     sys.path.insert(0, str(PEERS))
     from networks_torch import NETWORKS, Mixed, optimizer_of
 
     model = NETWORKS[name]().to("cuda")
     if mixed:
-        model = Mixed(model).to(memory_format=torch.channels_last)
+        model = Mixed(model)
     return model, optimizer_of(name, model)
 
 
@@ -83,6 +82,16 @@ SUBJECTS = (
     subject("words", 32, partial(words, 64, 10000)),
     subject("wavenet", 16, partial(words, 1024, 256)),
     subject("wide", 256, partial(images, (1024,), 1000, ())),
+    subject("convnext", 32, partial(images, (3, 128, 128), 100, ())),
+    subject("efficientnet", 64, partial(images, (3, 96, 96), 100, ())),
+    subject("resnext", 32, partial(images, (3, 64, 64), 100, ())),
+    subject("video", 16, partial(images, (3, 16, 32, 32), 20, ())),
+    subject("segments", 16, partial(images, (3, 64, 64), 8, (64, 64))),
+    subject("mixer", 128, partial(images, (3, 32, 32), 10, ())),
+    subject("points", 32, partial(images, (3, 1024), 40, ())),
+    subject("tagger", 64, partial(words, 100, 10000, classes=50)),
+    subject("llama", 8, partial(words, 512, 8192)),
+    subject("long", 4, partial(words, 2048, 256)),
     subject("lenet5", 64, partial(images, (1, 28, 28), 10, ())),
     subject("mlp", 64, partial(images, (1, 28, 28), 10, ())),
     subject("resnet20", 32, partial(images, (3, 32, 32), 10, ())),
@@ -92,6 +101,14 @@ SUBJECTS = (
     subject("densenet", 64, partial(images, (3, 32, 32), 10, ()), mixed=True),
     subject("unet", 32, partial(images, (1, 64, 64), 4, (64, 64)), mixed=True),
     subject("vit", 128, partial(images, (3, 32, 32), 10, ()), mixed=True),
+    subject("convnext", 32, partial(images, (3, 128, 128), 100, ()), mixed=True),
+    subject("efficientnet", 64, partial(images, (3, 96, 96), 100, ()), mixed=True),
+    subject("resnext", 32, partial(images, (3, 64, 64), 100, ()), mixed=True),
+    subject("video", 16, partial(images, (3, 16, 32, 32), 20, ()), mixed=True),
+    subject("segments", 16, partial(images, (3, 64, 64), 8, (64, 64)), mixed=True),
+    subject("mixer", 128, partial(images, (3, 32, 32), 10, ()), mixed=True),
+    subject("llama", 8, partial(words, 512, 8192), mixed=True),
+    subject("long", 4, partial(words, 2048, 256), mixed=True),
 )
 
 

@@ -33,7 +33,8 @@ def torch_steps(
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(model(x[chosen]), y[chosen])
+        scores, right = model(x[chosen]), y[chosen]  # scores of all steps of a sequence are rows
+        loss = loss_of(scores, right.flatten() if scores.dim() == 2 else right)
         loss.backward()
         optimizer.step()
         last.copy_(loss.detach())
