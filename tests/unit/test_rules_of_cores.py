@@ -63,6 +63,9 @@ IN_LANES = [
     (conv(Conv(16, 128, 128, 28, 28, pad=1)), WEIGHTS, "fourier_weight_gradient"),  # 19.9 ms, exchanged 35.6
     (conv(Conv(64, 32, 32, 16, 16, pad=1)), WEIGHTS, "winograd_weight_gradient"),  # copies take more than sums
     (conv(Conv(64, 512, 512, 2, 2, pad=1)), FORWARD, "lanes_conv"),  # 6.7 ms, exchanged 20.8
+    (conv(Conv(32, 100, 100, 5, 5)), INPUT, "lanes_conv vector=0 s_strip=25 s_tile=6"),  # tiles of few rows
+    (conv(Conv(16, 74, 94, 5, 5, groups=2)), INPUT, "lanes_conv vector=0 s_strip=25 s_tile=6"),
+    (conv(Conv(32, 144, 16, 21, 21, stride=(2, 2), pad=1)), INPUT, "lanes_conv vector=0 s_strip=441 s_tile=1"),
 ]
 
 

@@ -29,8 +29,9 @@ class Core:
     results of a line of sums; panel_packed: columns of a strip beyond which rows are packed whose terms are neighbours.
     start, start_each: a register tile beside its sums, and each of its accumulators.
     tile_wait, tile_far: of a vector of a register tile that comes from the second cache, what sums take at least,
-    and what they take more; lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer sums
-    over an image take that the second cache does not hold, and reading a vector of it again for other outputs.
+    and what they take more; tile_rows: the share that counts of what tiles sum beside the windows of their pixels,
+    where rows see windows of their own; lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer
+    sums over an image take that the second cache does not hold, and reading a vector of it again for other outputs.
     weight_line: a line of the weights of one term of a tile, for each MB beyond the first. short: an element of a
     line that is shorter than a vector. places: how many places of a transformed tile share the first cache. border:
     copying a vector of an image whose lanes are samples, with its border. winograd_...: transforming a channel of a
@@ -87,6 +88,7 @@ class Core:
     start_each: float
     tile_wait: float
     tile_far: float
+    tile_rows: float
     lanes_end: float
     lanes_far: float
     lanes_read: float
@@ -161,6 +163,7 @@ ONE: Final = Core(
     start_each=2.0,
     tile_wait=8.5,
     tile_far=0.0,
+    tile_rows=0.0,
     lanes_end=0.0,
     lanes_far=1.8,
     lanes_read=0.0,
@@ -235,6 +238,7 @@ TWO: Final = Core(
     start_each=1.2,
     tile_wait=0.0,
     tile_far=0.8,
+    tile_rows=1.0,
     lanes_end=4.0,
     lanes_far=1.0,
     lanes_read=3.8,

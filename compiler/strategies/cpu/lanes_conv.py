@@ -12,12 +12,13 @@ channel, column of the window).
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, Walk, best, on, weight_lines
+from compiler.strategies.cost.tiles import TILES, Walk, cost, on, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
@@ -89,17 +90,36 @@ def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
 def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
     """The tile; whether output columns are split by the columns of the window that they see, which avoids products with
     the border, but fits tiles less well; and the vector operations of a block and group."""
-    seen = sum(len(rows.seen(i)) for i in range(rows.out)) / rows.out
+    by_residue = [[len(rows.seen(i)) for i in range(first, rows.out, rows.div)] for first in range(rows.div)]
+    by_residue = [seen for seen in by_residue if seen]
+    each = sum(map(sum, by_residue)) / rows.out
 
-    def parts(split: bool) -> list[tuple[float, float]]:
-        return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
+    def whole_rows(classes: list[tuple[int, int]]) -> list[tuple[float, float]]:
+        return [(rows.out / rows.div * n, each * taps * ins) for n, taps in classes] * rows.div
+
+    def in_tiles(classes: list[tuple[int, int]], vectors: int) -> list[tuple[float, float]]:
+        """A class of pixels each. Tiles on the border between rows that see more and fewer sum what either sees."""
+        found = list[tuple[float, float]]()
+        for seen in by_residue:
+            steps = sum(abs(x - y) for x, y in pairwise(seen))
+            for n, taps in classes:
+                more = p.core.tile_rows * steps * (vectors - 1) / (2 * n * len(seen))
+                found.append((n * len(seen), min(max(seen), sum(seen) / len(seen) + more) * taps * ins))
+        return found
 
     near, walk = (
         _near(p, ins * rows.extent * cols.extent * constants.VECTOR_BYTES),
         Walk(cols.step, cols.taps / cols.div),
     )
     shapes = on(TILES, p.device)
-    whole, apart = (best(shapes, outs, parts(split), near, walk, p.core) for split in (False, True))
+
+    def best(classes: list[tuple[int, int]]) -> tuple[int, float]:
+        """The tile, and its estimate as those of other strategies were fitted: all rows see as much."""
+        costs = [cost(s, outs, in_tiles(classes, s.vectors), near, walk, p.core) for s in shapes]
+        tile = costs.index(min(costs))
+        return tile, cost(shapes[tile], outs, whole_rows(classes), near, walk, p.core)
+
+    whole, apart = best(cols.classes(False)), best(cols.classes(True))
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
 
