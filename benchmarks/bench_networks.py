@@ -8,7 +8,7 @@ PyTorch in bf16 with channels last. With --target cpu on one thread of a core, a
 comes (benchmarks/setup.sh torch): wall and CPU time of a step.
 
 Usage: bench_networks.py [--target cuda|cpu] [--subjects vgg,mobilenet,...] [--batches N] [--steps 40] [--rounds 3]
-       [--runs 1] [--only netloom,eager,graph] [--kernels]
+       [--runs 1] [--only netloom,eager,graph] [--kernels]     (with --target cpu: netloom, eager, channels_last)
 """
 
 from __future__ import annotations

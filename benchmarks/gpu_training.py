@@ -35,7 +35,8 @@ CORE_BATCHES = (8, 32)
 
 PEERS = HERE / "peers"
 MAKERS = ("eager", "graph", "netloom")
-ON_CORE = ("eager", "netloom")
+ON_CORE = ("eager", "netloom", "channels_last")
+"""Of PyTorch as it comes, Netloom, and PyTorch with channels last, which only who asks for it gets."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,9 @@ def made(subject: Subject, batch: int, core: bool) -> Path:
 
 def command_of(script: str, subject: Subject, name: str, batch: int, plan: Plan) -> list[str] | None:
     """Of the process of a contestant; None where its environment was not made."""
-    if plan.core and name == "eager":
+    if plan.core and name != "netloom":
         python = peer_python("torch")
-        words = [subject.network, made(subject, batch, True), batch, *plan.words()]
+        words = [subject.network, name, made(subject, batch, True), batch, *plan.words()]
         return [str(w) for w in (python, PEERS / "networks_torch.py", *words)] if python else None
     which = ["--one", name, "--subjects", subject.name, "--batches", str(batch)]
     which += ["--target", "cpu"] if plan.core else []
@@ -182,7 +183,7 @@ def main(subjects: Sequence[Subject], description: str, script: str, steps: int)
     known = {s.name: s for s in subjects if not plan.core or s.network}
     if unknown := [name for name in arguments.subjects.split(",") if name and name not in known]:
         parser.error(f"no subjects for {arguments.target}: {', '.join(unknown)}")
-    contestants = ON_CORE if plan.core else None
+    contestants = ON_CORE[:2] if plan.core else None
     if plan.core and arguments.only and not set(arguments.only.split(",")) <= set(ON_CORE):
         parser.error(f"on a core contestants are {', '.join(ON_CORE)}")
     chosen = [known[name] for name in (arguments.subjects or ",".join(known)).split(",")]
@@ -210,7 +211,7 @@ def compared(
         for name, command in commands.items():
             if command is None:
                 continue
-            more = ["--kernels"] if kernels and name != "eager" else []
+            more = ["--kernels"] if kernels else []
             done = subprocess.run(
                 [*command, *more], stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **ONE_THREAD}
             )

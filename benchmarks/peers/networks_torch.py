@@ -1,6 +1,6 @@
 """The networks of bench_networks.py in PyTorch, and their training steps on one thread of a core.
 
-Usage: networks_torch.py NETWORK FOLDER BATCH STEPS ROUNDS
+Usage: networks_torch.py NETWORK eager|channels_last FOLDER BATCH STEPS ROUNDS
 prints one JSON object. FOLDER has the samples and labels, in a file with both, in this order.
 """
 
@@ -417,8 +417,8 @@ def long() -> nn.Module:
     return Sentences(256, 2048, 256, [*blocks, nn.LayerNorm(256)], True)
 
 
-class Mixed(nn.Module):
-    """A network that computes in bf16 where PyTorch holds that to be exact enough, with channels last."""
+class ChannelsLast(nn.Module):
+    """A network whose images have channels last."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -427,8 +427,16 @@ class Mixed(nn.Module):
         self.network = network.to(memory_format=self.format)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.network(x.contiguous(memory_format=self.format) if x.dim() > 3 else x)
+        return y
+
+
+class Mixed(ChannelsLast):
+    """One that computes in bf16 where PyTorch holds that to be exact enough."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cuda", torch.bfloat16):
-            y: torch.Tensor = self.network(x.contiguous(memory_format=self.format) if x.dim() > 3 else x)
+            y = super().forward(x)
         return y.float()
 
 
@@ -470,7 +478,7 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from common import Plan, step_times
 
-    name, folder, *numbers = sys.argv[1:]
+    name, mode, folder, *numbers = sys.argv[1:]
     batch, steps, rounds = map(int, numbers)
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -479,6 +487,8 @@ def main() -> None:
     data = np.load(path)
     samples, labels = (data[key] for key in data.files)
     model = NETWORKS[name]()
+    if mode == "channels_last":
+        model = ChannelsLast(model)
     run, loss = torch_steps(model, optimizer_of(name, model), samples, labels, batch, False)
     print(json.dumps({**step_times(run, Plan(steps, rounds, core=True)), "last_loss": loss()}))
 
