@@ -52,6 +52,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "bmm_of_pytorch": [("bmm", "matmul")],
     "matmul_of_keys": [("[q, k]", "[q, k], transposed: second")],
     "transpose_b_of_keras": [("transpose_b: true", "transposed: second")],
+    "keyword_as_name": [("lambda: 5 ms", "lambda_: 5 ms")],
     "populations_by_a_pattern": [
         ("size: 5", "size: 5, classes: [group]"),
         ("classes: {}", "classes: {group: {}}"),

@@ -24,6 +24,7 @@ from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expres
 from compiler.frontend.build.shared.values import Context, Names, entries_of
 from compiler.frontend.resolve.imports import File
 from compiler.frontend.resolve.values import exact_span
+from compiler.frontend.schema.wording import taken_word
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 
@@ -120,8 +121,7 @@ def _draft(node: Node | None, prefix: str, drafts: dict[str, _Draft], out: Funct
             continue
         reserved = [a for a in args if keyword.iskeyword(a)]
         if reserved:
-            message = f"`{reserved[0]}` is a word of the expression language and cannot name an argument"
-            c.sink.error("E0107", message, entry.key.span)
+            c.sink.error("E0107", *taken_word(reserved[0], "an argument", entry.key.span))
             continue
         if not isinstance(entry.value, tree.Scalar):
             continue

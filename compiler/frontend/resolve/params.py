@@ -17,6 +17,7 @@ from compiler.expr.check import check_assignable
 from compiler.expr.units import DIMENSIONLESS, canonical_name
 from compiler.frontend.language.root import PARAMETER
 from compiler.frontend.resolve.values import Evaluated, ParamValue, value_of
+from compiler.frontend.schema.wording import taken_word
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, kind_of
 
@@ -60,7 +61,7 @@ def resolve_param(
     kind = _kind(fields, written)
     nothing = ParamValue(name, kind, 0, span=key.span)
     if keyword.iskeyword(name):
-        sink.error("E0107", f"`{name}` is a word of the expression language and cannot name a parameter", key.span)
+        sink.error("E0107", *taken_word(name, "a parameter", key.span))
     if written is None:
         sink.error("E0103", f"parameter `{name}` lacks a `value`", key.span)
         return nothing

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from collections.abc import Mapping as Words
 
 from compiler.core.diagnostics import did_you_mean, letters_of
+from compiler.core.source import Span
 from compiler.expr.keys.kinds import plural
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
@@ -69,3 +70,9 @@ def count(noun: str, count: int) -> str:
 
 def for_example(example: str | None) -> str | None:
     return None if example is None else f"for example `{example}`"
+
+
+def taken_word(name: str, noun: str, at: Span) -> tuple[str, Span, str]:
+    """Message, place and help where a word of the expression language (`in`, `lambda`) is to be a name of a `noun`."""
+    message = f"`{name}` is a word of the expression language and cannot name {noun}"
+    return message, at, f"choose another name, such as `{name}_`"

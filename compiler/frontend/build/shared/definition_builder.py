@@ -27,7 +27,7 @@ from compiler.frontend.build.shared.random_help import with_distribution
 from compiler.frontend.build.shared.self_names import HIDDEN, SELF
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of, valued
 from compiler.frontend.resolve.values import exact_span
-from compiler.frontend.schema.wording import allowed, count
+from compiler.frontend.schema.wording import allowed, count, taken_word
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.controls import rewritten
@@ -72,8 +72,7 @@ class Draft:
             self.c.sink.error("E0107", f"`{name}` is {meaning} and cannot name {noun}", key.span)
             return False
         if keyword.iskeyword(name):
-            message = f"`{name}` is a word of the expression language and cannot name {noun}"
-            self.c.sink.error("E0107", message, key.span)
+            self.c.sink.error("E0107", *taken_word(name, noun, key.span))
             return False
         if name in self.places:
             message = f"`{name}` is {self.nouns[name]} already and cannot be {noun} too"

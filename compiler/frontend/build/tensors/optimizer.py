@@ -39,7 +39,7 @@ from compiler.frontend.build.shared.scope import (
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping
 from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.resolve.values import expression_of
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, taken_word
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -200,8 +200,7 @@ def _declare(key: Scalar, noun: str, places: dict[str, Span], c: Context) -> boo
         c.sink.error("E0107", f"`{name}` is given to every optimizer and cannot name {noun}", key.span)
         return False
     if keyword.iskeyword(name):
-        message = f"`{name}` is a word of the expression language and cannot name {noun}"
-        c.sink.error("E0107", message, key.span)
+        c.sink.error("E0107", *taken_word(name, noun, key.span))
         return False
     if name in places:
         c.sink.error("E0212", f"`{name}` is declared twice", key.span, "choose another name", declared_at(places[name]))
