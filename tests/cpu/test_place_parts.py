@@ -141,7 +141,7 @@ def test_sequences_lie_in_the_order_of_steps(tmp_path: Path, target: str, order:
     assert _placed(lowered) >= {f"{phase}: {name}" for phase in ("train", "eval") for name in names}
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 @pytest.mark.parametrize("order", ["bitwise", "reproducible"])
 def test_no_bit_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     text = _text(tmp_path, order)
@@ -160,7 +160,7 @@ def test_one_text_for_every_size(tmp_path: Path, target: str) -> None:
     assert first == second
 
 
-@pytest.mark.usefixtures("cc")
+@pytest.mark.usefixtures("cc", "little_optimized")
 def test_launches_of_a_gpu_wait_for_the_parts_of_what_they_read(tmp_path: Path) -> None:
     """Launches are sorted by what they wait for: `c` reads a slice of what `a` and `b` make, in which neither lies."""
     text = _text(tmp_path, "bitwise")

@@ -52,6 +52,7 @@ def losses(root: Path, name: str, backend: Backend, folder: Path, precision: str
     return np.array(found)
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", ["mlp", "lenet_digits", "transformer", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_the_cpu_rounds_where_the_reference_does(name: str, root: Path, tmp_path: Path) -> None:
     here, there = losses(root, name, CpuBackend(), tmp_path), losses(root, name, ReferenceBackend(), tmp_path)

@@ -70,6 +70,7 @@ def test_the_text_is_a_loop(tmp_path: Path) -> None:
     assert "nl_loop" not in emit(other).text + emit(other).header
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "n",
     [
