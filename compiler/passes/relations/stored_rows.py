@@ -59,7 +59,7 @@ class Link(Ends):
         """Whether synapses are numbered target by target."""
         return stored_by_target(self.projection)
 
-    @cached_property
+    @property
     def rule(self) -> ConnectRule:
         return rule_of(self.projection)
 
