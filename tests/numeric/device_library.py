@@ -11,6 +11,7 @@ import ctypes
 import re
 import subprocess
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.device import source
+from compiler.core.cache import cache_folder
 
 TYPES = {
     "float": np.float32,
@@ -68,13 +70,18 @@ def program(without: frozenset[str] = frozenset()) -> str:
 
 
 def build(cc: list[str], folder: Path, *more: str) -> DeviceLibrary:
-    """Compiles `program()` with FLAGS and `more` in `folder`."""
+    """Compiles `program()` with FLAGS and `more` in `folder`, once a run of the tests: the result is in their cache."""
     code, library = folder / "device.c", folder / "device.so"
     code.write_text(program(), encoding="utf-8")
-    command = [*cc, *FLAGS, *more, "-shared", "-fPIC", "-o", str(library), str(code), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return DeviceLibrary(ctypes.CDLL(str(library)))
+    command = [*cc, *FLAGS, *more, "-shared", "-fPIC"]
+    kept = cache_folder() / f"device-{sha256(repr((command, program())).encode()).hexdigest()}.so"
+    if not kept.exists():
+        done = subprocess.run(
+            [*command, "-o", str(library), str(code), "-lm"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        library.replace(kept)
+    return DeviceLibrary(ctypes.CDLL(str(kept)))
 
 
 class DeviceLibrary:
