@@ -212,6 +212,7 @@ MUTANTS = (
     _pass("late_reshapes", "groups", decides=False),
     _pass("early_factors", "late", decides=False),
     _pass("recompute", "checkpoint"),
+    _pass("dense_groups", "few"),
     _pass("channels_last", "moved"),
     _pass("pack_windows", "packed"),
     _pass("pack_panels", "scan"),

@@ -28,6 +28,7 @@ from compiler.passes.layers.load_data import load_data, streaming, trial_data
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.layouts.channels_last import channels_last
+from compiler.passes.layouts.dense_groups import dense_groups
 from compiler.passes.layouts.late_reshapes import late_reshapes
 from compiler.passes.layouts.pack_panels import pack_panels
 from compiler.passes.layouts.pack_windows import pack_windows
@@ -402,6 +403,12 @@ TENSORS: Final[tuple[Pass, ...]] = (
         _cleaned(_window_choices, _needed),
         ("train",),
         lambda c: _in_rows(c) and not c.mixed,
+        optional=True,
+    ),
+    _rewrite(
+        "dense_groups",
+        _cleaned(lambda c, g: g.rewritten(*dense_groups(g.nodes, g.outputs, c.capabilities)), _simplify),
+        when=_channels,
         optional=True,
     ),
     _rewrite(
