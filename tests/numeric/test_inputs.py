@@ -281,6 +281,6 @@ def test_text_is_independent_of_inputs(tmp_path: Path) -> None:
             ),
         )
         emitted = cpu.emit(lower(model_of(text, tmp_path), cpu.capabilities).merged)
-        return re.sub(r"model\.yaml:\d+", "model.yaml", emitted)
+        return re.sub(r"model\.yaml:\d+|\s", "", emitted)  # where comments with long paths break varies
 
     assert emit(1, 1, 100.0) == emit(4, 3, 1800.0) == emit(1, 2, 1e6) == emit(3, 1, 2998.0)
