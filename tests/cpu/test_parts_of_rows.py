@@ -1,5 +1,5 @@
 """Results that lie as parts of longer rows, and parts of longer rows that an epilogue reads, by the strategies of a
-core beside the reference: joined and sliced along each axis."""
+core beside the reference: joined and sliced along each axis, and with axes in another order."""
 
 from __future__ import annotations
 
@@ -34,16 +34,30 @@ READ = """\
     - slice: {{name: s, inputs: s1, axis: 2, from: 1}}
     - add: {{inputs: [c, s]}}
 """
+TURNED = """\
+    - reshape: {{name: other, inputs: a, shape: {before}}}
+# made
+    - permute: {{name: s, inputs: other, axes: {axes}}}
+    - add: {{inputs: [c, s]}}
+"""
+AXES = {
+    "rows last": TURNED.format(before="[8, 7, 6]", axes="[0, 2, 1]"),
+    "channels between": TURNED.format(before="[6, 8, 7]", axes="[1, 0, 2]"),
+    "channels last": TURNED.format(before="[6, 7, 8]", axes="[2, 0, 1]"),
+}
 
 
 @pytest.mark.parametrize(
-    "way", [*(JOINED.format(axis=n) for n in range(3)), READ.format()], ids=["0", "1", "2", "read"]
+    "way",
+    [*(JOINED.format(axis=n) for n in range(3)), READ.format(), *AXES.values()],
+    ids=["0", "1", "2", "read", *AXES],
 )
 @pytest.mark.parametrize("batch", [8, 6, 2])
 @pytest.mark.parametrize("made", MADE)
 def test_results_and_gradients_are_those_of_the_reference(tmp_path: Path, made: str, batch: int, way: str) -> None:
     write(tmp_path, SHAPE)
-    layers = f"    - conv2d: {{name: a, filters: 8, kernel: 1}}\n    - {MADE[made]}\n{way}"
+    before, _, after = way.rpartition("# made\n")
+    layers = f"    - conv2d: {{name: a, filters: 8, kernel: 1}}\n{before}    - {MADE[made]}\n{after}"
     text = HEAD.replace("SHAPE", str(list(SHAPE))) + layers + TAIL
     text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}") + "numerics: {precision: float64}\n"
     found = []

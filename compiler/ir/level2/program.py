@@ -259,7 +259,8 @@ class Contract(FindsFormals):
     `nest.epilogue` is fused into the template's stores, and so are `sums` over the rows of each tile; columns say how
     many rows a tile has (`tile_lines`), how many tiles a batch (`tile_rows`) and all batches (`tiles`). `flat`: arrays
     that only the epilogue reaches lie as if all dims of their points but the last were one. `apart`: one that the
-    epilogue reaches has other elements between the lines of its last axis, as a part of a longer array has.
+    epilogue reaches has other elements between the lines of the result's last axis, as a part of a longer array has, or
+    one whose axes are in another order.
     """
 
     nest: Nest

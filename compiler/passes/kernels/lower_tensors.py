@@ -192,16 +192,19 @@ def _sum_by(
             columns |= {"tile_lines": of.lines, "tile_rows": of.rows, "tiles": of.count}
             made = (l2.ArrayFormal(s.target, real, l2.Mode.WRITE, l2.ByName()) for s in end.sums)
             more += zip(made, (p.arrays[x.out.name] for x in tiles), strict=True)
-        apart = any(_is_apart(p, t.walk) for t in (arrays[0], *end.arrays[1:]))
+        apart = any(_is_apart(p, t.walk, node) for t in (arrays[0], *end.arrays[1:]))
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes", tuple(end.sums), flat, apart)
     what, scalars = _what(node, choice, beside, loops), tuple(end.scalars.items())
     emit_walked(p, arrays[0].walk.tensor, what, arrays, loops, body, node.span, scalars, more, columns)
 
 
-def _is_apart(p: Phase, walk: Walk) -> bool:
-    """Whether other elements lie between the lines of an array along its last axis."""
-    placed = p.placed(walk.tensor)
-    return len(placed.shape) > 1 and bool(placed.whole) and placed.whole[-1] != placed.shape[-1]
+def _is_apart(p: Phase, walk: Walk, node: l1.Contract) -> bool:
+    """Whether other elements lie between the lines of a result's last axis in an array: as those of a longer array, or
+    because its axes are in another order."""
+    placed, own = p.placed(walk.tensor), [d for a in range(len(walk.axes)) if (d := walk.dim(a)) is not None]
+    last = [plain_dim(a) for a in node.out_map[-2:]]
+    turned = {*last} <= {*own} and not any(own[k : k + len(last)] == last for k in range(len(own)))
+    return turned or (len(placed.shape) > 1 and bool(placed.whole) and placed.whole[-1] != placed.shape[-1])
 
 
 def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
