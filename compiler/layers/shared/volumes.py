@@ -24,14 +24,12 @@ from compiler.layers.shared.windows import SPATIAL, index
 
 @dataclass(frozen=True)
 class Volume:
-    """`seen`, `out`: depth, rows and columns of what a window is moved over, and its positions; `taps` of the window
-    along each; `at`: for each tap along depth, the position of a window and the plane among as many as the step has,
-    which it sees (seen plane = step * (position + first) + second); `pitch`: rows from one plane to the next in `seen`,
-    of which there is one in `out` for each `step`[1]."""
+    """`seen`, `out`: depth, rows and columns of what a window is moved over, and its positions; `at`: what each tap
+    along depth sees from position p is plane step * (p + first) + second; `pitch`: rows of the image from one plane to
+    the next, a multiple of the step along rows."""
 
     seen: tuple[int, ...]
     out: tuple[int, ...]
-    taps: tuple[int, ...]
     step: tuple[int, ...]
     at: tuple[tuple[int, int], ...]
     pitch: int
@@ -42,7 +40,7 @@ class Volume:
         before, last = edges[2], (out[1] - 1) * step[1] - edges[2] + (taps[1] - 1) * apart[1]
         rows = max(seen[1] + max(before, last + 1 - seen[1]), out[1] * step[1])
         at = tuple(divmod(q * apart[0] - edges[0], step[0]) for q in range(taps[0]))
-        return Volume(seen, out, taps, step, at, -(-rows // step[1]) * step[1])
+        return Volume(seen, out, step, at, -(-rows // step[1]) * step[1])
 
     @property
     def planes(self) -> int:
@@ -117,15 +115,12 @@ class Volume:
 
     def weights(self, c: Context, layer: l0.Layer, w: l1.Tensor, first: int) -> l1.Tensor:
         """Weights (..., depth, rows, columns), whose taps along depth become one axis with axis `first`."""
-        rank = len(w.shape)
-        order = [*range(first), rank - 3, *range(first, rank - 3), rank - 2, rank - 1]
-        if len(self.at) > 1 and order != [*range(rank)]:
-            place = tuple(order.index(a) for a in range(rank))
-            like = l1.Tensor("", tuple(w.shape[a] for a in order))
+        depth = len(w.shape) - 3
+        order = [*range(first), depth, *range(first, depth), depth + 1, depth + 2]
+        shape = tuple(w.shape[a] for a in order)
+        if len(self.at) > 1:
+            place, like = tuple(order.index(a) for a in range(len(order))), l1.Tensor("", shape)
             w = c.graph.map(f"{layer.name}.weight.planes", X0, ((w, place),), like=like, span=layer.span)
-            shape = like.shape
-        else:
-            shape = tuple(w.shape[a] for a in order)
         shape = (*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :])
         return reshape(c, f"{layer.name}.weight.image", w, shape, layer)
 
