@@ -80,12 +80,12 @@ class Volume:
         return reshape(c, f"{layer.name}.image", x, (*outer, len(self.at) * inner, *self.image), layer)
 
     def apart(self, c: Context, layer: l0.Layer, y: l1.Tensor, filters: int) -> l1.Tensor:
-        """The volume (batch, filters, ...) of the image that a convolution makes."""
+        """The elements of the volume (batch, filters, ...) of the image that a convolution makes."""
         rows, (depth, high, wide) = self.pitch // self.step[1], self.out
         if rows > high:
             y = reshape(c, f"{layer.name}.sum.planes", y, (y.shape[0], filters, depth, rows * wide), layer)
             y = moved(c, f"{layer.name}.sum.pixels", [(y, (0,) * 4)], (*y.shape[:3], high * wide), 0.0, layer)
-        return reshape(c, f"{layer.name}.sum", y, (y.shape[0], filters, *self.out), layer)
+        return y
 
     # ----------------------------------------------------------------------------------- transposed convolutions
 
@@ -99,8 +99,8 @@ class Volume:
         return reshape(c, f"{layer.name}.image", x, (*outer, *self.positions), layer)
 
     def added(self, c: Context, layer: l0.Layer, y: l1.Tensor, filters: int) -> l1.Tensor:
-        """The volume (batch, filters, ...) of an image (batch, groups, taps along depth and filters of a group, ...):
-        planes of all taps are added where they belong."""
+        """The elements of the volume (batch, filters, ...) of an image (batch, groups, taps along depth and filters of
+        a group, ...): planes of all taps are added where they belong."""
         outer, own, (depth, high, wide) = y.shape[:-3], y.shape[-3] // len(self.at), self.seen
         one = (1,) * (len(self._in_steps) - 2)
         y = reshape(c, f"{layer.name}.steps", y, (*y.shape[:-2], self.out[0], *one, self.pitch * wide), layer)
@@ -109,7 +109,7 @@ class Volume:
         if self.planes > depth:
             y = reshape(c, f"{layer.name}.sum.planes", y, (y.shape[0], filters, self.planes, high * wide), layer)
             y = moved(c, f"{layer.name}.sum.pixels", [(y, (0,) * 4)], (*y.shape[:2], depth, high * wide), 0.0, layer)
-        return reshape(c, f"{layer.name}.sum", y, (y.shape[0], filters, *self.seen), layer)
+        return y
 
     # ---------------------------------------------------------------------------------------------------- both
 

@@ -27,8 +27,8 @@ from compiler.strategies import in_rows
 NAME: Final = "dense_groups"
 MARGIN: Final = 1.1
 """Without groups channels may come last, of what is beside a convolution, too."""
-_IMAGE, _WEIGHTS = 5, 5
-"""Axes of (batch, groups, channels, rows, columns) and of (groups, outputs, inputs, rows, columns)."""
+_AXES: Final = 5
+"""Of (batch, groups, channels, rows, columns) and of (groups, outputs, inputs, rows, columns)."""
 
 
 def dense_groups(
@@ -81,8 +81,8 @@ class _Grouped:
         if not isinstance(node, l1.Contract) or not l1.is_sum_of_products(node):
             return None
         every = [(node.out, node.out_map), *((tensors[n], m) for n, m in zip(node.ins, node.in_maps, strict=True))]
-        images = [axes for t, axes in every if t.batched and len(axes) == _IMAGE and t.dtype == "real"]
-        weights = [axes for t, axes in every if not t.batched and len(axes) == _WEIGHTS and t.dtype == "real"]
+        images = [axes for t, axes in every if t.batched and len(axes) == _AXES and t.dtype == "real"]
+        weights = [axes for t, axes in every if not t.batched and len(axes) == _AXES and t.dtype == "real"]
         if len(images) != 2 or len(weights) != 1:
             return None
         group, *sides = (plain_dim(a) for a in weights[0][:3])
