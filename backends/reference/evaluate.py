@@ -89,14 +89,14 @@ class Evaluator:
 
     def joined(self, *values: Value) -> np.dtype[Any]:
         """The common type of these operands: int64, the precision, or float64."""
-        found: np.dtype[Any] = _INT
+        found: np.dtype[Any] | None = None
         for x in values:
             if isinstance(x, _TYPED):  # first: a float64 of numpy is a float of Python, too
                 if x.dtype.kind == "f":
-                    found = x.dtype if found == _INT else np.promote_types(found, x.dtype)
+                    found = x.dtype if found is None or found is x.dtype else np.promote_types(found, x.dtype)
             elif isinstance(x, float):
-                found = self.real if found == _INT else found
-        return found
+                found = self.real if found is None else found
+        return _INT if found is None else found
 
     def __call__(self, e: Expr) -> Value:
         match e:

@@ -11,6 +11,7 @@ Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,26 +24,30 @@ Array = NDArray[Any]
 Words = NDArray[np.uint32]
 
 _LOW: Final = 0xFFFFFFFF
-_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+_MULTIPLIERS: Final = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_HALF: Final = np.uint64(32)
+_WORD: Final = np.uint64(_LOW)
 _DOUBLE: Final = PRECISIONS[1]
 
 
 def philox(c0: ArrayLike, c1: ArrayLike, c2: ArrayLike, c3: ArrayLike, key: int) -> Words:
     """Philox 4x32-10: counter words (broadcast together) to four words, shape (4, ...)."""
-    a, b, c, d = np.broadcast_arrays(*(np.asarray(w, np.uint64) for w in (c0, c1, c2, c3)))
-    k0, k1 = key & _LOW, key >> 32
-    for i in range(10):
-        if i:
-            k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
-        p, q = a * np.uint64(_MULTIPLIERS[0]), c * np.uint64(_MULTIPLIERS[1])
-        a, b, c, d = (
-            (q >> np.uint64(32)) ^ b ^ np.uint64(k0),
-            q & np.uint64(_LOW),
-            (p >> np.uint64(32)) ^ d ^ np.uint64(k1),
-            p & np.uint64(_LOW),
-        )
-    return np.stack([a, b, c, d]).astype(np.uint32)
+    counter = np.broadcast_arrays(*(np.asarray(w, np.uint64) for w in (c0, c1, c2, c3)))
+    shape = counter[0].shape
+    # Words 0 and 2, and words 1 and 3, side by side: half as many operations on (mostly short) arrays.
+    even, odd = (np.stack(counter[i::2]).reshape(2, -1) for i in range(2))
+    for round_key in _round_keys(key):
+        product = (even * _MULTIPLIERS)[::-1]
+        even, odd = (product >> _HALF) ^ odd ^ round_key, product & _WORD
+    return np.stack([even[0], odd[0], even[1], odd[1]]).astype(np.uint32).reshape(4, *shape)
+
+
+@lru_cache(maxsize=1024)
+def _round_keys(key: int) -> tuple[NDArray[np.uint64], ...]:
+    """The two words of the key in each round, shape (2, 1)."""
+    words = (((key & _LOW) + i * _WEYL[0] & _LOW, (key >> 32) + i * _WEYL[1] & _LOW) for i in range(10))
+    return tuple(np.array(w, np.uint64).reshape(2, 1) for w in words)
 
 
 def words(key: int, index: ArrayLike, step: int, draw: int | Array) -> Words:

@@ -64,7 +64,7 @@ class Synapses:
                 self.locals[s.target] = value
                 continue
             buffer, place = self.row.arrays[s.target], self.place(formal)
-            stored = np.broadcast_to(cast(value, buffer.dtype), place.shape)
+            stored = cast(value, buffer.dtype)
             if isinstance(s, l2.Add):
                 np.add.at(buffer, place, stored)
             else:

@@ -44,11 +44,10 @@ class Row:
         return int(self.scalars[x]) if isinstance(x, str) else x
 
     def checked(self, formal: str, address: Any) -> Any:
-        """`address` if every element of it lies in the formal's array."""
-        low, high = (int(address.min()), int(address.max())) if np.size(address) else (0, -1)
-        if low < 0 or high >= self.arrays[formal].size:
-            raise InterpretError(
-                f"{self.label}: `{formal}` ({self.names[formal]}) is accessed at {low} to {high}, "
-                f"but has {self.arrays[formal].size} elements"
-            )
-        return address
+        """`address` (int64) if every element of it lies in the formal's array."""
+        if not address.size or np.maximum.reduce(address.view(np.uint64), axis=None) < self.arrays[formal].size:
+            return address  # a negative one is a large one without a sign
+        raise InterpretError(
+            f"{self.label}: `{formal}` ({self.names[formal]}) is accessed at {address.min()} to {address.max()}, "
+            f"but has {self.arrays[formal].size} elements"
+        )
