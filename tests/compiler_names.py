@@ -127,7 +127,7 @@ projections:
     synapse: known
     deliver: {into: input1}
     params: {w1: 0.01 * (1 + i) / n_in}
-simulate: {dt: 1 ms, duration: 40 ms, warmup: 3 ms, seed: 9}
+simulate: {dt: 1 ms, duration: 22 ms, warmup: 3 ms, seed: 9}
 numerics: {order: bitwise}
 record:
   - spikes: {from: all}

@@ -145,6 +145,16 @@ def little_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def without_plots() -> Iterator[None]:
+    """Runs in the tests' process draw nothing, which takes longer than a short training."""
+    from compiler.runtime.plots import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw_plots", lambda *_, **__: plots.Plotted((), None))
+        yield
+
+
 @pytest.fixture(scope="session")
 def nvrtc() -> None:
     """A compiler for CUDA texts (the extra `dev` brings NVRTC); a test that asks for it fails where there is none."""

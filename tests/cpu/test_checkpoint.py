@@ -19,7 +19,7 @@ from compiler.strategies.cost.devices import MEASURED_CORE
 from netloom import run
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 MODEL = """\
 language: 1

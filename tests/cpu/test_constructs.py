@@ -18,19 +18,27 @@ from compiler.frontend.load import load_model
 from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
 from tests.constructs import CONNECTING, CONSTRUCTS, CURRENTS, GRID, LIBRARY, LINE, PLANES, POOLS, RECORDS, connected
+from tests.grids import slow
 
 pytestmark = pytest.mark.usefixtures("cc")
 
 
-@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [n for n in CONSTRUCTS if n != "neurons of the library"])
+ALIKE = ("copies", "control, copies", "events, frozen", "frozen in part", "synapse stdp_multiplicative")
+ALIKE += ("synapse stdp_nearest", "synapse stdp_triplet_hippocampal")
+"""What others of the quick ones, and tests/numeric, hold too."""
+
+
+@pytest.mark.parametrize("precision", ["float32", *slow("float64")])
+@pytest.mark.parametrize(
+    "name", [*(n for n in CONSTRUCTS if n not in ("neurons of the library", *ALIKE)), *slow(*ALIKE)]
+)
 def test_cpu_gives_the_bits_of_the_reference(
     tmp_path: Path, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The neurons of the library are compared in tests/numeric/test_library_bits.py. The quick ones compile with little
+    """The neurons of the library are compared in tests/numeric/test_library_bits.py. The quick ones compile without
     optimization, the slow ones as a user does."""
     if precision == "float32":
-        monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
+        monkeypatch.setattr(build, "FLAGS", ("-O0", *(f for f in build.FLAGS if f != "-O3")))
     model = construct(name, tmp_path, precision)
     compare(name, results(model, tmp_path, "cpu"), results(model, tmp_path, "reference"))
 

@@ -30,7 +30,7 @@ from tests.cpu.contractions import Conv, conv, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 BACKEND = CpuBackend()
 MODELS = Path(__file__).parents[2] / "models"

@@ -14,7 +14,7 @@ from compiler.passes.program.merge import merge
 from compiler.strategies.choice import Problem, product
 from compiler.strategies.cpu import fourier_conv, fourier_weight_gradient
 from tests.cpu.contractions import Case, Conv, conv, gradient, logical, program, stored
-from tests.cpu.test_strategies import REALS, check, with_epilogue
+from tests.cpu.test_strategies import DOUBLE, SINGLE, check, with_epilogue
 from tests.evaluate_graph import evaluate_graph
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -42,7 +42,7 @@ CONVS = [
 ]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_convolutions(real: DType, tmp_path: Path) -> None:
     """Forward and to the input: windows, borders, groups, batches that do not fill the lanes."""
     cases = []
@@ -52,12 +52,12 @@ def test_convolutions(real: DType, tmp_path: Path) -> None:
     check(cases, real, tmp_path)
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_gradients_of_weights(real: DType, tmp_path: Path) -> None:
     check([by_fourier(gradient(*conv(c), 1), real, n) for n, c in enumerate(CONVS)], real, tmp_path)
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_epilogues(real: DType, tmp_path: Path) -> None:
     cases = []
     for c in (Conv(18, 3, 5, 9, 14, (5, 7), pad=2), Conv(16, 4, 6, 11, 9, (5, 5), pad=1, groups=2)):

@@ -19,7 +19,7 @@ from netloom import check, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 FOLDER = "    folder: pets\n    inputs: {image: images, label: labels}\n"
 MODEL = DIGITS.replace("shape: [64]", "shape: [1, 8, 8]").replace(

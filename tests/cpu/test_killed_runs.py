@@ -36,7 +36,7 @@ from tests.cpu.killed_runs import Snapshots, left_behind, partial_folder, same_e
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_training import same_training
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 RICH = """\
 language: 1

@@ -11,6 +11,7 @@ import pytest
 from backends.registry import backend
 from compiler.ir.text import print_ir
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load
 from tests.parse_ir import parse_ir
@@ -187,8 +188,7 @@ def write(folder: Path, shape: tuple[int, ...], vocabulary: int = 0) -> None:
 
 
 @pytest.mark.usefixtures("cc", "little_optimized")
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(("name", "precision"), diagonal(list(NETS), ["float32", "float64"]))
 def test_cpu_is_the_reference(tmp_path: Path, name: str, precision: str) -> None:
     shape, layers = NETS[name]
     write(tmp_path, shape)
@@ -246,8 +246,7 @@ BLOCKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(("name", "target"), diagonal(list(BLOCKS), ["cpu", "cuda"]))
 def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
     """10 or 40 blocks, other sizes (for which the same strategies are chosen), another value in a formula."""
     shape, _, layers = BLOCKS[name]
@@ -265,8 +264,7 @@ def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
     assert emitted[0] == emitted[3]
 
 
-@pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize("kind", ["rnn", "gru", "gru, reset: before", "lstm"])
+@pytest.mark.parametrize(("kind", "target"), diagonal(["rnn", "gru", "gru, reset: before", "lstm"], ["cpu", "cuda"]))
 def test_steps_are_one_text(tmp_path: Path, kind: str, target: str) -> None:
     """A recurrent layer over 10 or 50 steps is the same code: its steps are rows."""
     chosen = backend(target)

@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 
 from compiler.runtime.artifacts.results import RunResult
 from netloom import run
+from tests.grids import slow
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def same_weights(a: RunResult, b: RunResult) -> bool:
     return all(mine[name].tobytes() == others[name].tobytes() for name in mine)
 
 
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 5))])
+@pytest.mark.parametrize("seed", [1, *slow(2, 3, 4, 5)])
 def test_accuracy(lenet: Path, here: Path, seed: int) -> None:
     """Of the 359 digits that are held out: 0.97 at the best epoch, 0.96 at the last."""
     result = run(lenet, seed=seed, out=here / "run")
@@ -75,7 +76,7 @@ def test_the_same_seed_gives_the_same_weights(lenet: Path, here: Path) -> None:
         assert {k: v for k, v in a.items() if k != "seconds"} == {k: v for k, v in b.items() if k != "seconds"}
 
 
-@pytest.mark.parametrize("order", ["fast", "reproducible"])
+@pytest.mark.parametrize("order", [*slow("fast"), "reproducible"])
 def test_resuming_from_the_middle(lenet: Path, here: Path, order: str) -> None:
     """Two plus two epochs equal four: weights and metrics, bit for bit."""
     whole = run(lenet, epochs=4, order=order, out=here / "whole")

@@ -12,6 +12,7 @@ from backends.registry import backend
 from compiler.ir.level0.model import Model
 from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -48,21 +49,18 @@ def held(model: Model, folder: Path) -> tuple[int, int, int]:
     return number, sum(a.nbytes for a in instance.arenas.values()), sum(on_gpu.arena_bytes.values())
 
 
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
-@pytest.mark.parametrize(
-    ("weight", "delay", "bytes_each"),
-    [
-        (DRAWN, LATE, 9),  # target, weight, delay
-        ("0.1", LATE, 5),  # one weight
-        (DRAWN, "1.5 ms", 8),  # one delay
-        ("0.1", "1.5 ms", 4),
-    ],
-)
-@pytest.mark.parametrize("rule", list(RULES))
-def test_bytes_of_a_sparse_synapse(
-    tmp_path: Path, rule: str, weight: str, delay: str, bytes_each: int, order: str
-) -> None:
+EACH = [
+    (DRAWN, LATE, 9),  # target, weight, delay
+    ("0.1", LATE, 5),  # one weight
+    (DRAWN, "1.5 ms", 8),  # one delay
+    ("0.1", "1.5 ms", 4),
+]
+
+
+@pytest.mark.parametrize(("rule", "each", "order"), diagonal(list(RULES), EACH, ["reproducible", "bitwise"], leading=2))
+def test_bytes_of_a_sparse_synapse(tmp_path: Path, rule: str, each: tuple[str, str, int], order: str) -> None:
     """Memory per additional synapse, at three times as many; arenas are padded to 64 bytes."""
+    weight, delay, bytes_each = each
     text = TEXT.format(connect=RULES[rule], weight=weight, delay=delay, order=order)
     few, many = (held(model_of(text, tmp_path, {"amount": str(p)}), tmp_path / str(p)) for p in (0.1, 0.3))
     more = many[0] - few[0]

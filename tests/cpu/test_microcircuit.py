@@ -14,7 +14,7 @@ from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 PATH = Path(__file__).parents[2] / "models" / "microcircuit.yaml"
 POPULATIONS = ("L23E", "L23I", "L4E", "L4I", "L5E", "L5I", "L6E", "L6I")

@@ -16,7 +16,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("not_optimized")
+pytestmark = pytest.mark.usefixtures("not_optimized", "without_plots")
 
 ROOT = Path(__file__).resolve().parents[2]
 

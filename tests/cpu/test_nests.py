@@ -36,6 +36,7 @@ from compiler.ir.level2.program import (
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -120,8 +121,7 @@ def data(*shape: int, seed: int = 1, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-@pytest.mark.parametrize("real", [F32, F64])
-@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+@pytest.mark.parametrize(("real", "order"), diagonal([F32, F64], [Order.REPRODUCIBLE, Order.BITWISE]))
 def test_flat_map_with_functions(tmp_path: Path, real: DType, order: Order) -> None:
     x = data(1000, dtype=real.numpy)
     nest = Nest(
@@ -376,12 +376,19 @@ def arrays_of_several(points: int, terms: int, real: DType = F32) -> tuple[Array
     return {"x": x, "w": w, **made}, {"n": points, "m": terms, "factor": 0.5}
 
 
-@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
-@pytest.mark.parametrize(("real", "n"), [(F32, 5), (F32, 1007), (F64, 1007)])
-@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
-@pytest.mark.parametrize("combine", ["add", "max"])
-def test_several_sums(tmp_path: Path, order: Order, real: DType, n: int, columns: bool, combine: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "combine", "size", "order"),
+    diagonal(
+        [False, True],
+        ["add", "max"],
+        [(F32, 5), (F32, 1007), (F64, 1007)],
+        [Order.REPRODUCIBLE, Order.BITWISE],
+        leading=3,
+    ),
+)
+def test_several_sums(tmp_path: Path, order: Order, size: tuple[DType, int], columns: bool, combine: str) -> None:
     """Each as if it were alone."""
+    real, n = size
     nest, accesses = several(combine, columns)
     arrays, numbers = arrays_of_several(70, n, real)
     check(single(nest, accesses, arrays, numbers, order, real), tmp_path / "all", "y", "z", rtol=2e-5)

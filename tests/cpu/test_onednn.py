@@ -33,7 +33,7 @@ from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
 from tests.cpu.test_tune import strategies
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 BACKEND = CpuBackend()
 DATA = Path(__file__).parents[2] / "models" / "data" / "digits.npz"

@@ -13,7 +13,7 @@ from netloom import evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, write_csv, write_idx
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 
 STOP = "train:\n  stop: {metric: validation_loss, patience: 9}\n"

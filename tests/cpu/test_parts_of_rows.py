@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cpu.test_layers import HEAD, TAIL, write
+from tests.grids import diagonal
 from tests.numeric.trained import load
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -47,16 +48,13 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize(
-    "way",
-    [*(JOINED.format(axis=n) for n in range(3)), READ.format(), *AXES.values()],
-    ids=["0", "1", "2", "read", *AXES],
-)
-@pytest.mark.parametrize("batch", [8, 6, 2])
-@pytest.mark.parametrize("made", MADE)
-def test_results_and_gradients_are_those_of_the_reference(tmp_path: Path, made: str, batch: int, way: str) -> None:
+WAYS = {**{str(n): JOINED.format(axis=n) for n in range(3)}, "read": READ.format(), **AXES}
+
+
+@pytest.mark.parametrize(("made", "way", "batch"), diagonal(list(MADE), list(WAYS), [8, 6, 2], leading=2))
+def test_results_and_gradients_are_those_of_the_reference(tmp_path: Path, made: str, way: str, batch: int) -> None:
     write(tmp_path, SHAPE)
-    before, _, after = way.rpartition("# made\n")
+    before, _, after = WAYS[way].rpartition("# made\n")
     layers = f"    - conv2d: {{name: a, filters: 8, kernel: 1}}\n{before}    - {MADE[made]}\n{after}"
     text = HEAD.replace("SHAPE", str(list(SHAPE))) + layers + TAIL
     text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}") + "numerics: {precision: float64}\n"

@@ -18,8 +18,9 @@ from compiler.runtime.artifacts.results import RunResult
 from netloom import check, evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.networks_for_use import samples, write_network
+from tests.grids import diagonal
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 IMAGES = "{image: {shape: [2, 9, 8]}}"
 CONVOLUTIONS = """
@@ -138,8 +139,7 @@ def _convolutions(w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     return y.reshape(len(y), -1) @ w["logits.weight"].T + w["logits.bias"]
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("batch", [1, 7, 64])
+@pytest.mark.parametrize(("batch", "target"), diagonal([1, 7, 64], ["cpu", "reference"]))
 def test_norms_are_folded_and_batches_do_not_matter(here: Path, target: str, batch: int) -> None:
     path = write_network(here, IMAGES, CONVOLUTIONS)
     x = samples(path, 10)

@@ -18,7 +18,8 @@ from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cost.devices import CORE, MEASURED_CORE
 from compiler.strategies.cpu import rows_dense, rows_panels, rows_product
 from tests.cpu.contractions import PRODUCT, Case, Conv, conv, gradient, program
-from tests.cpu.test_strategies import REALS, check, with_epilogue
+from tests.cpu.test_strategies import DOUBLE, REALS, SINGLE, check, with_epilogue
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -69,13 +70,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_products(real: DType, tmp_path: Path) -> None:
     """All transposes, sequences, attention, sums over several dims: sizes around the tiles' and the blocks'."""
     check([packed(einsum(spec, **extents), real) for spec, extents in CASES], real, tmp_path, row_major=True)
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_rows_whose_terms_are_neighbours(real: DType, tmp_path: Path) -> None:
     """Read where they lie, copied, or packed on a core that starts two multiply-adds a cycle: rows around tiles and
     blocks, terms around vectors and blocks, columns around those from which on they are."""
@@ -89,7 +90,7 @@ def test_rows_whose_terms_are_neighbours(real: DType, tmp_path: Path) -> None:
     check(cases, real, tmp_path, row_major=True)
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_epilogues(real: DType, tmp_path: Path) -> None:
     cases = []
     for spec, text, *others in (
@@ -104,7 +105,7 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
     check(cases, real, tmp_path, row_major=True)
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_weights_in_panels(real: DType, tmp_path: Path) -> None:
     """Outputs around panels and strips; rows around tiles and blocks, terms around those of a block."""
     cases = []
@@ -169,8 +170,7 @@ CONVS = [
 ]
 
 
-@pytest.mark.parametrize("real", REALS.values())
-@pytest.mark.parametrize("lanes", [False, True])
+@pytest.mark.parametrize(("lanes", "real"), diagonal([False, True], list(REALS.values())))
 def test_convolutions(real: DType, lanes: bool, tmp_path: Path) -> None:
     """Forward and to the weights, to the input for a window of one pixel; batches that do not fill the lanes."""
     cases = [packed(conv(Conv(5, 9, 14, 6, 7, (3, 3))), real, None, lanes)]

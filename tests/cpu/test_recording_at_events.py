@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from netloom import run
+from tests.grids import diagonal
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 MODEL = """\
 language: 1
@@ -50,8 +51,7 @@ def recorded(folder: Path, sample: str, rate: str, warmup: int, duration: str | 
     return Path(done.folder)
 
 
-@pytest.mark.parametrize("warmup", [0, 7])
-@pytest.mark.parametrize("event", ["start", "minus", "end"])
+@pytest.mark.parametrize(("event", "warmup"), diagonal(["start", "minus", "end"], [0, 7]))
 def test_samples_of_every_trial(tmp_path: Path, event: str, warmup: int) -> None:
     each = recorded(tmp_path / "each", "every: 1 ms", "every: 1 ms", warmup)
     some = recorded(tmp_path / "some", f"at: trial.{event}", f"at: trial.{event}", warmup)

@@ -31,20 +31,29 @@ from compiler.passes.pipeline.lower import lower
 from compiler.verify.violations import InternalError
 from tests.cpu.programs import expr
 from tests.cpu.relation_models import STEPS, Array, delivered, expected, instance, lowered, model, population, stored_as
+from tests.grids import diagonal, slow
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 ORDERS = ("reproducible", "bitwise")
-PRECISIONS = ("float32", "float64")
 DRAWN = Distribution("normal", (("mean", 1.0), ("std", 0.4)))
 LATE = Distribution("uniform", (("low", 0.0), ("high", 9.0)))
-both = pytest.mark.parametrize("target", ["cpu", "reference"])
-ALL = [(p, o) for p in PRECISIONS for o in ORDERS]
-numerics = pytest.mark.parametrize(
-    ("precision", "order"),
-    [pytest.param(*x, marks=() if x in (ALL[0], ALL[-1]) else pytest.mark.slow) for x in ALL],
-)
-"""Direct sums of float32 and integer sums of float64; the other two are slow tests."""
+NUMERICS = [
+    ("float32", "reproducible"),
+    ("float64", "bitwise"),
+    *slow(("float32", "bitwise"), ("float64", "reproducible")),
+]
+"""Direct sums of float32, integer sums of float64, and two for slow tests."""
+
+
+def numerics(*more: tuple[str, list[Any]], leading: int = 1) -> pytest.MarkDecorator:
+    """Each combination of the first of `more`, by turns with the values of the others and with NUMERICS."""
+    names, values = zip(*more, strict=True)
+    return pytest.mark.parametrize((*names, "numbers"), diagonal(*values, NUMERICS, leading=leading))
+
+
+Numbers = tuple[str, str]
+WEIGHTS: tuple[str, list[Any]] = ("weight", [Const(0.3), DRAWN])
 
 
 def relations(m: Model) -> list[object]:
@@ -77,10 +86,9 @@ def cpu_is_reference(models: list[Model], folder: Path, order: str) -> tuple[Arr
 # ------------------------------------------------------------------------------------ every pair, one to one
 
 
-@numerics
-@pytest.mark.parametrize("weight", [Const(0.3), DRAWN])
-@pytest.mark.parametrize("late", [False, True])
-def test_dense_is_sparse(tmp_path: Path, precision: str, order: str, weight: Value, late: bool) -> None:
+@numerics(WEIGHTS, ("late", [False, True]), leading=2)
+def test_dense_is_sparse(tmp_path: Path, numbers: Numbers, weight: Value, late: bool) -> None:
+    precision, order = numbers
     a, b = population("a", 19), population("b", 11)
     more = {"delays": LATE, "delay": 9} if late else {}
     m = model(a, b, "all_to_all", weight, precision=precision, order=order, **more)
@@ -92,9 +100,9 @@ def test_dense_is_sparse(tmp_path: Path, precision: str, order: str, weight: Val
         np.testing.assert_allclose(found, expected(np.full((19, 11), 0.3), spikes, 2), rtol=1e-5)
 
 
-@numerics
-@pytest.mark.parametrize("weight", [Const(0.3), DRAWN])
-def test_dense_without_itself(tmp_path: Path, precision: str, order: str, weight: Value) -> None:
+@numerics(WEIGHTS)
+def test_dense_without_itself(tmp_path: Path, numbers: Numbers, weight: Value) -> None:
+    precision, order = numbers
     a = population("a", 23)
     m = model(a, a, "all_to_all", weight, args=(("autapses", 0),), precision=precision, order=order)
     assert relations(m) == [Dense("n_pre", "n_post", hole=True)]
@@ -103,9 +111,9 @@ def test_dense_without_itself(tmp_path: Path, precision: str, order: str, weight
         np.testing.assert_allclose(found, expected(0.3 * (1 - np.eye(23)), spikes, 2), rtol=1e-5)
 
 
-@numerics
-@pytest.mark.parametrize("weight", [Const(0.3), DRAWN])
-def test_one_to_one(tmp_path: Path, precision: str, order: str, weight: Value) -> None:
+@numerics(WEIGHTS)
+def test_one_to_one(tmp_path: Path, numbers: Numbers, weight: Value) -> None:
+    precision, order = numbers
     a, b = population("a", 33), population("b", 33)
     m = model(a, b, "one_to_one", weight, precision=precision, order=order)
     assert relations(m) == [OneToOne()]
@@ -188,8 +196,7 @@ def conv_model(case: str, precision: str, order: str, **more: object) -> tuple[M
     return m, matrix(planes, shape, out, w)
 
 
-@pytest.mark.parametrize("case", list(CASES))
-@both
+@pytest.mark.parametrize(("case", "target"), diagonal(list(CASES), ["cpu", "reference"]))
 def test_toeplitz_is_the_dense_matrix(tmp_path: Path, case: str, target: str) -> None:
     """Weights are small multiples of 1/8: every sum is exact."""
     m, dense = conv_model(case, "float32", "reproducible")
@@ -199,10 +206,10 @@ def test_toeplitz_is_the_dense_matrix(tmp_path: Path, case: str, target: str) ->
     assert np.count_nonzero(found) > found.size // 4
 
 
-@pytest.mark.parametrize("case", ["padding", "stride", "depthwise", "many channels"])
-@numerics
-def test_toeplitz_is_sparse_bit_for_bit(tmp_path: Path, case: str, precision: str, order: str) -> None:
+@numerics(("case", ["padding", "stride", "depthwise", "many channels"]))
+def test_toeplitz_is_sparse_bit_for_bit(tmp_path: Path, case: str, numbers: Numbers) -> None:
     """With weights whose sums are inexact."""
+    precision, order = numbers
     m, _ = conv_model(case, precision, order)
     p = m.projections[0]
     member = p.members[0]
@@ -321,9 +328,9 @@ def storages(m: Model) -> tuple[str, ...]:
     return ("sparse", "bitmask", "procedural") if drawn else ("sparse", "bitmask")
 
 
-@numerics
-@pytest.mark.parametrize("rule", list(RULES))
-def test_bits_and_rows_drawn_again_are_sparse(tmp_path: Path, rule: str, precision: str, order: str) -> None:
+@numerics(("rule", list(RULES)))
+def test_bits_and_rows_drawn_again_are_sparse(tmp_path: Path, rule: str, numbers: Numbers) -> None:
+    precision, order = numbers
     m = drawn_model(rule, Const(0.3), precision=precision, order=order)
     found, _ = cpu_is_reference([stored_as(m, s) for s in storages(m)], tmp_path, order)
     assert found.any()
@@ -361,8 +368,7 @@ def outdegree(multapses: int, storage: str, order: str) -> Model:
     return model(a, b, "fixed_outdegree", Const(0.3), args=args, order=order, storage=storage)
 
 
-@pytest.mark.parametrize("multapses", [0, 1])
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("multapses", "order"), diagonal([0, 1], ORDERS))
 def test_fixed_outdegree_drawn_again(tmp_path: Path, multapses: int, order: str) -> None:
     models = [outdegree(multapses, storage, order) for storage in ("sparse", "procedural")]
     found, spikes = cpu_is_reference(models, tmp_path, order)
@@ -452,11 +458,10 @@ def learning(m: Model, every: bool = False) -> Model:
     return replace(m, projections=(replace(p, synapse=synapse, members=members),))
 
 
-@numerics
-@pytest.mark.parametrize("rule", ["all_to_all", "one_to_one"])
-@pytest.mark.parametrize("same", [False, True])
-def test_synapses_that_learn(tmp_path: Path, rule: str, same: bool, precision: str, order: str) -> None:
+@numerics(("rule", ["all_to_all", "one_to_one"]), ("same", [False, True]), leading=2)
+def test_synapses_that_learn(tmp_path: Path, rule: str, same: bool, numbers: Numbers) -> None:
     """By source, by target and every step: all-to-all weights equal those of stored rows."""
+    precision, order = numbers
     a = population("a", 13)
     b = a if same else population("b", 13 if rule == "one_to_one" else 9)
     args = (("autapses", 0),) if same and rule == "all_to_all" else ()

@@ -14,7 +14,7 @@ import netloom
 from tests.cpu.test_model import NETWORK, samples
 from tests.cpu.test_simulation import PLAIN, STDP
 
-pytestmark = pytest.mark.usefixtures("not_optimized")
+pytestmark = pytest.mark.usefixtures("not_optimized", "without_plots")
 
 ROOT = Path(__file__).resolve().parents[2]
 

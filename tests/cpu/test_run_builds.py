@@ -12,7 +12,7 @@ import pytest
 from netloom import build, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from compiler.runtime.training.data import split
 from netloom import run
 from tests.cpu.models_for_runs import DIGITS, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 SAMPLES = 300
 OWN = "    inputs: {image: {file: IMAGE}, label: {file: LABEL}}\n"

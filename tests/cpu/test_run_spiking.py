@@ -24,7 +24,7 @@ from compiler.runtime.record.growing import SORTING
 from netloom import load, run
 from tests.cpu.models_for_runs import NOISY, without, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 
 def datasets(path: Path) -> dict[str, np.ndarray]:

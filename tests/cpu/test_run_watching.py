@@ -29,7 +29,7 @@ from tests.cpu.test_run_spiking import Signalling
 from tests.cpu.test_run_training import last_state, rows, same_training
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 Variant = Callable[..., Path]
 

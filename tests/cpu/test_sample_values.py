@@ -19,8 +19,9 @@ from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from netloom import evaluate, predict, run
+from tests.grids import diagonal
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 WORDS = """\
 language: 1
@@ -168,8 +169,7 @@ def test_not_finite_in_other_data(here: Path) -> None:
     assert np.isfinite(evaluate(folder, here / "reals.npz")["loss"])
 
 
-@pytest.mark.parametrize("mask", ["[3, 2]", "[3]", "[]"])
-@pytest.mark.parametrize("memory", ["", ", memory: 0.001 MB"])
+@pytest.mark.parametrize(("mask", "memory"), diagonal(["[3, 2]", "[3]", "[]"], ["", ", memory: 0.001 MB"]))
 def test_nan_under_a_mask(here: Path, mask: str, memory: str) -> None:
     """Trained as with zeros there, also with samples that stay in their file; told where the mask does not hide it."""
     place = (0, 2, 1)[: 1 + len(mask.split(",")) * (mask != "[]")]

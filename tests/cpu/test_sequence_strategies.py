@@ -12,7 +12,7 @@ from compiler.ir.space import DType, along
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from tests.cpu.contractions import PRODUCT, Case, dense, gradient, program
-from tests.cpu.test_strategies import REALS, Problem, check, chosen, with_epilogue
+from tests.cpu.test_strategies import DOUBLE, SINGLE, Problem, check, chosen, with_epilogue
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -54,7 +54,7 @@ def attention(batch: int, heads: int, steps: int, others: int, size: int, contex
 STEPS = [(1, (1,), 1, 1), (3, (5,), 7, 2), (16, (4,), 17, 19), (20, (9,), 33, 10), (37, (2, 3), 8, 24)]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_dense_over_steps(real: DType, tmp_path: Path) -> None:
     """Three texts, the same as without steps: forward, to the input, to the weights."""
     cases = []
@@ -65,7 +65,7 @@ def test_dense_over_steps(real: DType, tmp_path: Path) -> None:
     assert len(check(cases, real, tmp_path).templates) == 3
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_epilogues_that_tell_steps_apart(real: DType, tmp_path: Path) -> None:
     """A bias for each unit, a residual, an embedding of the step, a factor for each example."""
     cases = []
@@ -86,7 +86,7 @@ def test_epilogues_that_tell_steps_apart(real: DType, tmp_path: Path) -> None:
 ATTENTION = [(1, 1, 1, 1, 1), (3, 2, 5, 7, 4), (20, 4, 8, 8, 8), (16, 3, 13, 6, 17), (33, 1, 9, 21, 5)]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_attention(real: DType, tmp_path: Path) -> None:
     """Scores, contexts and the gradients of all four operands: one text for each order of the output's axes and side
     of the tile, whatever the sizes."""

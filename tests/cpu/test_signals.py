@@ -25,6 +25,7 @@ from compiler.runtime.plots import plots, style
 from compiler.runtime.prepare import prepare
 from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
+from tests.grids import diagonal, slow
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -82,7 +83,7 @@ def nothing_hidden(folder: Path) -> None:
     assert [p for p in folder.rglob(".*.*") if p.suffix in (".part", ".lock")] == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, *slow(signal.SIGTERM, signal.SIGHUP)])
 def test_while_connections_are_counted(here: Path, root: Path, number: int) -> None:
     path = write(here, CONNECTING)
     build(path)
@@ -136,8 +137,7 @@ def test_at_any_moment(here: Path, root: Path, seed: int) -> None:
         shutil.rmtree(here / "runs", ignore_errors=True)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("when", ["before", "within", "after"])
+@pytest.mark.parametrize(("when", "number"), diagonal(["before", "within", "after"], SIGNALS))
 def test_in_the_plots(here: Path, monkeypatch: pytest.MonkeyPatch, number: int, when: str) -> None:
     text = NOISY.replace("duration: 60 ms", "duration: 10 ms").partition("expect:")[0]
     path = write(here, text + "plots: [{raster: {from: a}}, {trace: {from: a, variable: v}}]\n")
@@ -196,7 +196,7 @@ def test_what_is_ignored_stays_ignored(here: Path) -> None:
 
 def test_memory_outlives_a_call_that_goes_on(here: Path) -> None:
     """Interrupted while it connects, from Python: the caller goes on at once; memory stays until the call is done."""
-    prepared = prepare(write(here, CONNECTING.replace("300000", "30000")), Options(), Times())
+    prepared = prepare(write(here, CONNECTING.replace("300000", "15000")), Options(), Times())
     backend = CpuBackend()
     artifact = backend.build(prepared.lowered.merged, here / "out", {})
     threads = threading.active_count()

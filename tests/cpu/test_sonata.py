@@ -13,7 +13,7 @@ from compiler.core.diagnostics import ModelError
 from compiler.runtime.record.growing import SORTING
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 MODEL = """\
 language: 1

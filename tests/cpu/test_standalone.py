@@ -16,6 +16,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import predict_file
 from compiler.runtime.inference.standalone import build_standalone
 from tests.cpu.networks_for_use import samples, write_network
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
@@ -65,13 +66,18 @@ def _called(function: object, arrays: list[np.ndarray]) -> int:
     return function(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays))  # type: ignore[operator, no-any-return]
 
 
-@pytest.mark.parametrize("embed", [False, True])
-@pytest.mark.parametrize(
-    ("batch", "order", "precision"),
-    [(1, "reproducible", "float32"), (5, "reproducible", "float32"), (20, "reproducible", "float32"),
-     (1, "bitwise", "float64"), (17, "bitwise", "float32")],
-)  # fmt: skip
-def test_bits_of_predict(here: Path, embed: bool, batch: int, order: str, precision: str) -> None:
+PREDICTED = [
+    (1, "reproducible", "float32"),
+    (5, "reproducible", "float32"),
+    (20, "reproducible", "float32"),
+    (1, "bitwise", "float64"),
+    (17, "bitwise", "float32"),
+]
+
+
+@pytest.mark.parametrize(("predicted", "embed"), diagonal(PREDICTED, [False, True]))
+def test_bits_of_predict(here: Path, embed: bool, predicted: tuple[int, str, str]) -> None:
+    batch, order, precision = predicted
     path = write_network(here, INPUTS, LAYERS)
     options = Options(portable=True, order=order, precision=precision)
     files = build_standalone(path, options, embed, batch, ("double", "n1")).files

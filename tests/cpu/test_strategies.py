@@ -23,11 +23,15 @@ from compiler.strategies.layout import row_major
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
 from tests.evaluate_graph import evaluate_graph
+from tests.grids import slow
 
 pytestmark = pytest.mark.usefixtures("cc")
 
 BACKEND = CpuBackend()
 REALS = {"f32": DType.F32, "f64": DType.F64}
+SINGLE = [DType.F32, *slow(DType.F64)]
+DOUBLE = [*slow(DType.F32), DType.F64]
+"""Of costly tests one type is quick."""
 Problem = tuple[Contract, dict[str, Tensor]]
 
 
@@ -84,7 +88,7 @@ def with_epilogue(problem: Problem, text: str, *others: tuple[str, tuple[int | N
 DENSE = [(1, 1, 1), (3, 5, 17), (16, 17, 3), (20, 33, 10), (64, 40, 24), (70, 3, 1), (130, 16, 7)]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_dense(real: DType, tmp_path: Path) -> None:
     """Every size; three texts: forward, to the input, to the weights."""
     cases = []
@@ -127,7 +131,7 @@ CONVS = [
 ]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_conv(real: DType, tmp_path: Path) -> None:
     cases = []
     for c in CONVS:
@@ -148,7 +152,7 @@ WINDOWS = [
 """Also rows of whole vectors, and more vectors of pixels than are summed at a time."""
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_weights_of_rows(real: DType, tmp_path: Path) -> None:
     """Gradients of weights of row-major images, in every tile; infinite pixels reach what sees them alone."""
     problems = [gradient(*conv(c), 1) for c in WINDOWS]
@@ -175,7 +179,7 @@ STRIDED = [
 """Also without a whole grid of pixels, and windows that do not see all of them."""
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_classes_of_pixels(real: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of row-major images that windows see in steps: in place, and packed wherever there are enough channels.
     The rules take them."""
@@ -189,7 +193,7 @@ def test_classes_of_pixels(real: DType, tmp_path: Path, monkeypatch: pytest.Monk
     assert found == cases[6].choice
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_epilogues(real: DType, tmp_path: Path) -> None:
     """A bias per channel and an activation, another image, a row or column of it, and updates of weights."""
     bias = ("b", (1,))

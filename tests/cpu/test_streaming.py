@@ -21,8 +21,9 @@ from compiler.runtime.inference.predict import evaluate_file
 from netloom import predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, equal, write_csv, write_idx
+from tests.grids import diagonal
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 SAMPLES = 300
 LITTLE = "    memory: 0.06 MB\n"
@@ -113,8 +114,10 @@ def test_parquet(here: Path, samples: tuple[np.ndarray, np.ndarray]) -> None:
     assert equal(streamed(here, "    file: t.parquet\n    inputs: {image: pixels, label: digit}\n"), expected(here))
 
 
-@pytest.mark.parametrize("change", ["", "shuffle: false", "split: {folds: 4, fold: 1, stratify: label}"])
-@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("change", "target"),
+    diagonal(["", "shuffle: false", "split: {folds: 4, fold: 1, stratify: label}"], ["cpu", "reference"]),
+)
 def test_metrics_and_order(here: Path, samples: tuple[np.ndarray, np.ndarray], change: str, target: str) -> None:
     """Every number of every epoch; and `evaluate` measures the same in parts."""
     found = []

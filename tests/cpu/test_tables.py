@@ -13,7 +13,7 @@ import pytest
 import netloom
 from compiler.core.diagnostics import RunError
 
-pytestmark = pytest.mark.usefixtures("not_optimized")
+pytestmark = pytest.mark.usefixtures("not_optimized", "without_plots")
 
 MODEL = """language: 1
 name: tabled

@@ -8,7 +8,7 @@ import pytest
 
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "without_plots")
 
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("mlp", "lenet5", "vgg", "autoencoder", "transformer", "lstm")]
 

@@ -16,8 +16,9 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.training.data import epoch_order, split
 from netloom import check, evaluate, export, load, predict, run
 from tests.cpu.test_run_training import rows, same_training
+from tests.grids import diagonal
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
 COUNTING = """\
 language: 1
@@ -115,8 +116,7 @@ def expected(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n: v.reshape(len(current), -1).astype(np.float32) for n, v in found.items()}
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(("target", "batch"), diagonal(["cpu", "reference"], [1, 4]))
 def test_what_the_network_reads(here: Path, batch: int, target: str) -> None:
     """Spikes in frames and in all, a rate in Hz, a state at the ends of frames, and spikes that arrive 3 ms later:
     those that are under way when a trial ends are forgotten. The last batch is not full."""

@@ -46,7 +46,7 @@ from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_sequence_strategies import attention, steps_dense
 from tests.cpu.test_strategies import Problem
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 BACKEND = CpuBackend()
 DATA = Path(__file__).parents[2] / "models" / "data" / "digits.npz"

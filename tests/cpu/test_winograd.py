@@ -14,7 +14,8 @@ from compiler.strategies import ROWS, choose
 from compiler.strategies.choice import product
 from compiler.strategies.cpu.winograd import winograd_conv, winograd_rows, winograd_weight_gradient
 from tests.cpu.contractions import Case, Conv, conv, gradient, program
-from tests.cpu.test_strategies import BACKEND, REALS, Problem, check, with_epilogue
+from tests.cpu.test_strategies import BACKEND, DOUBLE, REALS, SINGLE, Problem, check, with_epilogue
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -43,7 +44,7 @@ CONVS = [
 """Odd extents, channels that fill no tile, parts of a block, several strips, windows that see only the border."""
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", SINGLE)
 def test_forward_and_gradients(real: DType, tmp_path: Path) -> None:
     """All shapes in float32; in float64 every second one."""
     cases = []
@@ -77,7 +78,7 @@ ROW_CONVS = [
 ]
 
 
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("real", DOUBLE)
 def test_row_major(real: DType, tmp_path: Path) -> None:
     cases = [by_winograd(conv(c), real, n % 5, rows=True) for n, c in enumerate(ROW_CONVS)]
     choice = cases[ROW_CONVS.index(STRIPS)].choice
@@ -86,8 +87,7 @@ def test_row_major(real: DType, tmp_path: Path) -> None:
     check(cases, real, tmp_path, row_major=True)
 
 
-@pytest.mark.parametrize("rows", [False, True])
-@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize(("rows", "real"), diagonal([False, True], list(REALS.values())))
 def test_epilogues(real: DType, rows: bool, tmp_path: Path) -> None:
     """A bias per channel and an activation, another image, a row or column of it."""
     cases = []

@@ -17,6 +17,7 @@ from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.cpu.test_fourier import no_worse_than_in_order
 from tests.cpu.test_strategies import BACKEND, check, with_epilogue
 from tests.cpu.test_strategies import Problem as Contraction
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -61,8 +62,7 @@ def test_convolutions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check(ends, DType.F32, tmp_path / "ends")
 
 
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("channels", [winograd4_conv.LEAST, 256, 512])
+@pytest.mark.parametrize(("channels", "positive"), diagonal([winograd4_conv.LEAST, 256, 512], [False, True]))
 def test_the_error_is_below_that_of_a_sum_in_order(channels: int, positive: bool, tmp_path: Path) -> None:
     """Where each chunk of channels is as long as it may be."""
     assert no_worse_than_in_order(by_winograd4(conv(Conv(4, channels, 4, 10, 10))), positive, tmp_path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -305,8 +306,7 @@ record:
 """
 
 
-@both
-@pytest.mark.parametrize("order", ["fast", "reproducible", "bitwise"])
+@pytest.mark.parametrize(("order", "target"), diagonal(["fast", "reproducible", "bitwise"], ["cpu", "reference"]))
 def test_event_timing(tmp_path: Path, target: str, order: str) -> None:
     """A spike in step k with a delay of d is delivered at the end of step k + d, acts from k + d + 1 on, and an
     input without decay acts for exactly that one step."""
@@ -463,8 +463,9 @@ record: [{spikes: {from: p}}, {trace: {from: p, variables: [x, y, now], members:
 """
 
 
-@both
-@pytest.mark.parametrize("method", ["euler", "rk2", "rk4", "exponential_euler"])
+@pytest.mark.parametrize(
+    ("method", "target"), diagonal(["euler", "rk2", "rk4", "exponential_euler"], ["cpu", "reference"])
+)
 def test_time_in_equations(tmp_path: Path, target: str, method: str) -> None:
     """In `dynamics` t runs through the step (its start for Euler, its middle for the exponential method, its stages for
     Runge-Kutta); in `update`, `when`

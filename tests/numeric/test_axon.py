@@ -24,7 +24,7 @@ from tests.numeric.axon import (
     trace,
 )
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 BOTH = pytest.mark.parametrize("target", ["cpu", "reference"])
 SLOW_REFERENCE = pytest.mark.parametrize("target", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])

@@ -7,6 +7,7 @@ sims/bgventral), maintenance in the prefrontal cortex (sims/pfcmaint), inhibitio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,21 @@ import numpy.typing as npt
 import pytest
 
 import netloom
+from backends.cpu.emit import build
+from tests.grids import slow
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "without_plots")
 
 SEEDS = range(1, 6)
+SEVERAL = pytest.mark.parametrize("seeds", [SEEDS[:2], *slow(SEEDS[2:])], ids=["quick", "more"])
 FRESH = range(6, 11)  # settings of the hippocampus and the gate were tried on others
 Array = npt.NDArray[np.float64]
+
+
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long texts that run for less than a second: C with little optimization."""
+    monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
 
 
 def network(root: Path, name: str, **settings: int) -> netloom.Model:
@@ -36,6 +46,7 @@ def overlap(patterns: Array) -> float:
     return float((unit @ unit.T)[np.triu_indices(len(unit), 1)].mean())
 
 
+@pytest.mark.usefixtures("briefly")
 def test_context_is_that_of_the_end_of_the_trial(root: Path) -> None:
     """What bursts in step 197, through the weights, divided by the expected activity and the sum of `rel`."""
     s = network(root, "deep_fsa", instances=1).simulation()
@@ -98,6 +109,7 @@ def recalled(model: netloom.Model, seed: int, duration: str) -> tuple[Array, Arr
     return percent[:, 4], percent[:, 5]
 
 
+@pytest.mark.usefixtures("briefly")
 def test_dentate_gyrus_separates_patterns(root: Path) -> None:
     """Patterns of 20 pairs overlap ever less from EC over DG."""
     result = hippocampus(root).run(duration="4 s")
@@ -120,6 +132,7 @@ def test_hippocampus_learns_two_lists(root: Path) -> None:
         assert without[3] <= ab[3] - 20, (ab, without)
 
 
+@pytest.mark.usefixtures("briefly")
 def test_striatum_waits_for_acetylcholine(root: Path) -> None:
     """The pallidum is active by itself; Go is silent until there is acetylcholine, and then active."""
     text = (root / "models" / "axon" / "bg_gate.yaml").read_text(encoding="utf-8")
@@ -149,12 +162,15 @@ def test_basal_ganglia_learn_when_to_act(root: Path) -> None:
     assert np.where(good > bad, untrained, 1 - untrained)[good != bad].mean() < 0.85, untrained.reshape(6, 6)
 
 
+@SEVERAL
 @pytest.mark.parametrize(
     ("gate", "later", "low", "high"), [(1, 0, 0.9, 1), (0, 0, 0, 0), (1, 1, 0.2, 0.7)], ids=["first", "shut", "open"]
 )
-def test_gated_item_is_maintained(root: Path, gate: int, later: int, low: float, high: float) -> None:
+def test_gated_item_is_maintained(
+    root: Path, gate: int, later: int, low: float, high: float, seeds: Sequence[int]
+) -> None:
     """The cosine of the activity at the end of a delay of 1.8 s, in which other items come, with that of the item."""
-    for seed in SEEDS:
+    for seed in seeds:
         result = network(root, "pfc_maint", gate=gate, later=later).run(seed=seed)
         same = column(result, "trials", "same").reshape(-1, 10)
         assert low <= same[:, -1].mean() <= high
@@ -167,10 +183,11 @@ def test_nmda_channels_maintain(root: Path) -> None:
     assert active[:, 0].min() > 0.1 and active[:, -1].max() < 0.01
 
 
-def test_inhibition_keeps_activity_in_range(root: Path) -> None:
+@SEVERAL
+def test_inhibition_keeps_activity_in_range(root: Path, seeds: Sequence[int]) -> None:
     """From 5 to 40 percent of active inputs the activity of both layers changes less than threefold; without
     inhibition all are active."""
-    for seed in SEEDS:
+    for seed in seeds:
         result = network(root, "inhib").run(seed=seed)
         for layer in ("layer1", "layer2"):
             by_density = column(result, "activity", layer)[8:].reshape(-1, 4).mean(axis=0)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import netloom
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -61,8 +62,7 @@ def counts(connect: str) -> npt.NDArray[np.int64]:
     return found
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("connect", STORAGES)
+@pytest.mark.parametrize(("connect", "target"), diagonal(STORAGES, ["cpu", "reference"]))
 def test_weights_by_the_number_of_synapses(connect: str, target: str) -> None:
     many = counts(connect)
     into, out_of = many.sum(0), many.sum(1)
@@ -120,8 +120,7 @@ PLACED = """  p:
     deliver: {into: g}"""
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("storage", ["sparse", "bitmask", "procedural"])
+@pytest.mark.parametrize(("storage", "target"), diagonal(["sparse", "bitmask", "procedural"], ["cpu", "reference"]))
 def test_parameters_by_place_need_no_storage(storage: str, target: str) -> None:
     text = TEXT.replace("synapses:\n", "synapses:\n  placed: {params: {w: 1}, on_pre: [deliver(2 * w)]}\n")
     s = netloom.load(text.replace("PROJECTIONS", PLACED.replace("STORAGE", storage))).simulation(target=target)

@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import binom, chi2, kstest
 
 from backends.reference.philox import shuffled
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -153,8 +154,9 @@ def test_fixed_outdegree(tmp_path: Path, multapses: str) -> None:
         plausible_draws(np.bincount(target, minlength=50), 3000, 12)
 
 
-@pytest.mark.parametrize("rule", ["fixed_indegree", "fixed_outdegree", "fixed_total"])
-@pytest.mark.parametrize("multapses", ["true", "false"])
+@pytest.mark.parametrize(
+    ("rule", "multapses"), diagonal(["fixed_indegree", "fixed_outdegree", "fixed_total"], ["true", "false"])
+)
 def test_without_autapses(tmp_path: Path, rule: str, multapses: str) -> None:
     """No autapses, and all other pairs are equally frequent."""
     number = 40 * 7 if rule == "fixed_total" else 7

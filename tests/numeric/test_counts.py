@@ -18,7 +18,7 @@ from scipy import stats
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("not_optimized")
+pytestmark = pytest.mark.usefixtures("not_optimized", "without_plots")
 
 NEURONS = """
 language: 1

@@ -15,6 +15,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, save_checkpoint
 from compiler.runtime.common.arrays import persistent_arrays
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -96,8 +97,7 @@ STORED = {
 }
 
 
-@both
-@pytest.mark.parametrize("connect", STORED)
+@pytest.mark.parametrize(("connect", "target"), diagonal(list(STORED), ["cpu", "reference"]))
 def test_drawn_delays(tmp_path: Path, target: str, connect: str) -> None:
     delay = "{uniform: {low: 0 ms, high: 40 ms, round: nearest}}"
     rest = LOOK.replace("CONNECT", STORED[connect]).replace("DELAY", delay)
@@ -163,8 +163,7 @@ def test_at_spikes_and_events(tmp_path: Path, target: str) -> None:
     assert (expected["high"] > 0).all()
 
 
-@both
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_inputs_are_delayed_too(tmp_path: Path, target: str, order: str) -> None:
     """`delayed(post.g)` is the input as `post.g` was: with what had been delivered until the step before."""
     rest = """\
@@ -212,8 +211,9 @@ def coupled(v: Array, speed: Array, late: Callable[[int, int], Array], steps: in
     return np.array(rows)
 
 
-@both
-@pytest.mark.parametrize("storage", ["auto", "sparse", "bitmask", "procedural"])
+@pytest.mark.parametrize(
+    ("storage", "target"), diagonal(["auto", "sparse", "bitmask", "procedural"], ["cpu", "reference"])
+)
 def test_gap_junctions_with_delays(tmp_path: Path, target: str, storage: str) -> None:
     """Every pair of two populations coupled, a delay for each pair of them; the same in every storage."""
     text = text_of(GAPS.replace("CONNECT", f"{{all_to_all: {{storage: {storage}}}}}").replace("DELAY", "late"))
@@ -334,8 +334,7 @@ projections:
 """
 
 
-@both
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(("target", "precision"), diagonal(["cpu", "reference"], ["float32", "float64"]))
 def test_counters_of_phases(tmp_path: Path, target: str, precision: str) -> None:
     names = [f"p[x->y].{n}" for n in ("a", "b", "c", "d", "e", "f", "s", "pre.z", "post.y")]
     text = text_of(COUNTERS, f"{{precision: {precision}}}")

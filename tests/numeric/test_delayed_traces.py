@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import ModelError
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, model_text, trains
 
@@ -88,9 +89,10 @@ def traces(spikes: Array, x0: float) -> tuple[Array, Array]:
     return before, after
 
 
-@both
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "target", "precision"),
+    diagonal(list(CASES), ["cpu", "reference"], ["float32", "float64"], leading=2),
+)
 def test_each_synapse_sees_the_trace_with_its_delay(tmp_path: Path, target: str, precision: str, case: str) -> None:
     text = text_of(*CASES[case], f"{{precision: {precision}}}")
     found, late, (pre, post) = stepped(text, tmp_path, target)

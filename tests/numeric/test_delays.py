@@ -17,15 +17,13 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, save_checkpoint
 from compiler.runtime.common.arrays import persistent_arrays
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
-numerics = pytest.mark.parametrize(
-    "numerics",
-    [f"{{precision: {p}, order: {o}}}" for p in ("float32", "float64") for o in ("reproducible", "bitwise")],
-)
+NUMERICS = [f"{{precision: {p}, order: {o}}}" for p in ("float32", "float64") for o in ("reproducible", "bitwise")]
 STEPS = 120
 SPIKES = ((1, 0), (1, 3), (2, 1), (9, 0), (9, 1), (9, 2), (9, 3), (10, 0), (11, 0), (40, 2), (41, 2), (42, 3), (70, 1))
 """(step, neuron) of the source `s`: alone, simultaneous, and again while earlier ones are pending."""
@@ -101,8 +99,10 @@ projections:
 """
 
 
-@both
-@numerics
+@pytest.mark.parametrize(
+    ("numerics", "target"),
+    diagonal(NUMERICS, ["cpu", "reference"]),
+)
 def test_who_receives_what_in_which_step(tmp_path: Path, target: str, numerics: str) -> None:
     result = simulate(HEAD + ONE + f"numerics: {numerics}\n", tmp_path, target)
     name = "p[s->t]"
@@ -158,9 +158,10 @@ projections:
 """
 
 
-@both
-@numerics
-@pytest.mark.parametrize("fixed", [0, 4, 77])
+@pytest.mark.parametrize(
+    ("numerics", "fixed", "target"),
+    diagonal(NUMERICS, [0, 4, 77], ["cpu", "reference"]),
+)
 def test_one_delay_and_many_into_one_input(tmp_path: Path, target: str, numerics: str, fixed: int) -> None:
     """Into `a` of t: a distribution and one delay (shorter and far longer than those drawn); `b` has no ring; the two
     rings of u need different numbers of slots."""
@@ -179,8 +180,7 @@ def test_one_delay_and_many_into_one_input(tmp_path: Path, target: str, numerics
     check_targets(result, expected)
 
 
-@both
-@pytest.mark.parametrize("delay", [0, 1, 5])
+@pytest.mark.parametrize(("delay", "target"), diagonal([0, 1, 5], ["cpu", "reference"]))
 def test_a_distribution_of_one_value(tmp_path: Path, target: str, delay: int) -> None:
     """`low == high` is a homogeneous delay by other means, 0 included: the same bits."""
     text = (
@@ -348,8 +348,7 @@ def test_traces_hold_what_was_delivered_in_the_step(tmp_path: Path, target: str)
     np.testing.assert_array_equal(every.traces["t", "a"], result.traces["t", "a"][6::7])
 
 
-@both
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_resuming_with_events_under_way(tmp_path: Path, target: str, order: str) -> None:
     model = model_of(NETWORK + f"numerics: {{order: {order}}}\n", tmp_path)
     steps, cut = 300, 151

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -125,8 +126,7 @@ record: [{trace: {from: p, variables: [v], members: all}}]
 # --------------------------------------------------------------------------------------- deterministic currents
 
 
-@both
-@pytest.mark.parametrize("into", ["c", "p"])
+@pytest.mark.parametrize(("target", "into"), diagonal(["cpu", "reference"], ["c", "p"]))
 def test_currents_as_functions_of_time(tmp_path: Path, target: str, into: str) -> None:
     """Each source by its formula at (k-1) dt, into an input and into a parameter; several add up."""
     sources = {

@@ -20,6 +20,7 @@ from backends.cuda.emit.emit import Emitted
 from backends.device import source
 from backends.device.c_text import c_functions, printed
 from backends.reference.elementary import FUNCTIONS
+from tests.grids import slow
 from tests.numeric.device_library import DeviceLibrary, build, not_vectorized, program
 
 Array = NDArray[Any]
@@ -184,9 +185,10 @@ def test_accuracy(name: str, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=SUFFIX.values())
+@pytest.mark.parametrize("count", [100_000, *slow(1_000_000)])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_c_and_numpy_agree_by_bits(name: str, dtype: type, library: DeviceLibrary) -> None:
-    x = arguments(name, dtype, 1_000_000)
+def test_c_and_numpy_agree_by_bits(name: str, count: int, dtype: type, library: DeviceLibrary) -> None:
+    x = arguments(name, dtype, count)
     c = library(f"{name}_{SUFFIX[dtype]}", *x)
     mirror = FUNCTIONS[name](*x)
     word = np.uint32 if dtype == np.float32 else np.uint64
@@ -273,7 +275,7 @@ def test_texts_stand_alone() -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only on x86-64, whose code it looks at")
-@pytest.mark.parametrize("contract", ["off", "fast"])
+@pytest.mark.parametrize("contract", ["off", *slow("fast")])
 def test_loops_become_vector_code(contract: str, cc: list[str], tmp_path: Path) -> None:
     """All but whole-number division (no vector instruction) and the rejection loops of counts."""
     version = subprocess.run([*cc, "--version"], capture_output=True, text=True, check=True).stdout

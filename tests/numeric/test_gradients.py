@@ -30,6 +30,7 @@ from compiler.passes.tensors.differentiate import differentiate
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.verify.graph import graph_violations
 from tests.evaluate_graph import Values, evaluate_graph, steps_first
+from tests.grids import diagonal
 
 Array = npt.NDArray[Any]
 SGD = OptimizerDef("sgd", (("rate", 0.1),), (), (Set("param", Ref("param")),))
@@ -280,13 +281,13 @@ def test_mean_squared_error() -> None:
     check((4,), (dense("hidden", "image", 5, "tanh"), dense("y", "hidden", 2)), "mean_squared_error")
 
 
-@pytest.mark.parametrize(
-    ("kind", "own"),
-    [("rnn", {"function": "tanh"}), ("gru", {"reset": "after"}), ("gru", {"reset": "before"}), ("lstm", {})],
-)
-@pytest.mark.parametrize("both", [False, True])
-def test_recurrent(kind: str, own: dict[str, str], both: bool) -> None:
+RECURRENT = [("rnn", {"function": "tanh"}), ("gru", {"reset": "after"}), ("gru", {"reset": "before"}), ("lstm", {})]
+
+
+@pytest.mark.parametrize(("kind_of", "both"), diagonal(RECURRENT, [False, True]))
+def test_recurrent(kind_of: tuple[str, dict[str, str]], both: bool) -> None:
     """The first layer gives all its states, so that gradients come in at every step; the second one its last state."""
+    kind, own = kind_of
     settings = (("bias", True), ("bidirectional", both), ("units", 2), *own.items())
     size = 2 * (1 + both)
     first = Layer(kind, "first", ("image",), (*settings, ("sequence", True)), None, None, (4, size))

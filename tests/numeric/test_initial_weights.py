@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import ModelError
+from tests.grids import diagonal
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 
@@ -43,8 +44,7 @@ def weights(init: str, folder: Path, target: str = "cpu", seed: int = 1) -> dict
 FANS = {"conv.weight": (4 * 9, 32 * 9), "wide.weight": (64 * 16, 64)}
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal"])
-@pytest.mark.parametrize("family", ["glorot", "he", "lecun"])
+@pytest.mark.parametrize(("family", "kind"), diagonal(["glorot", "he", "lecun"], ["uniform", "normal"]))
 def test_variances(family: str, kind: str, tmp_path: Path) -> None:
     found = weights(f"{family}_{kind}", tmp_path)
     for name, (fan_in, fan_out) in FANS.items():

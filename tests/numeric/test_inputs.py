@@ -14,6 +14,7 @@ from scipy.stats import chisquare, poisson
 
 from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -161,8 +162,7 @@ def test_precisions_agree_where_they_draw_the_same(tmp_path: Path) -> None:
         assert differ.mean() < 1e-3  # a mean such as 11.5 ms is rounded
 
 
-@both
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_events_are_delivered_at_the_end_of_a_step(tmp_path: Path, target: str, order: str) -> None:
     """A decaying input jumps by weight times a whole number in each step, and acts from the next step on; it is so
     beside events from synapses, with and without delays of their own."""

@@ -14,6 +14,7 @@ from compiler.ir.level0.model import Send, Set
 from compiler.passes.model.freeze_learning import freeze_learning, frozen_synapse
 from compiler.passes.pipeline.lower import lower
 from netloom import run
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -77,8 +78,9 @@ def test_a_copy_is_the_network_alone(tmp_path: Path) -> None:
     assert len(alone.spikes["a"]) > 0
 
 
-@pytest.mark.parametrize("rule", ["{fixed_probability: {p: 0.2}}", "{all_to_all: {}}"])
-@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("rule", "target"), diagonal(["{fixed_probability: {p: 0.2}}", "{all_to_all: {}}"], ["cpu", "reference"])
+)
 def test_shared_weights(tmp_path: Path, target: str, rule: str) -> None:
     """The same synapses, stored once; states and noise still differ."""
     result = simulate(text(", instances: 3, weights: shared", rule), tmp_path, target)

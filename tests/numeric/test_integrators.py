@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 
 import netloom
 from compiler.core.diagnostics import ModelError
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -487,8 +488,7 @@ record:
 """
 
 
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
-@pytest.mark.parametrize("method", ["exact", "rk4"])
+@pytest.mark.parametrize(("order", "method"), diagonal(["reproducible", "bitwise"], ["exact", "rk4"]))
 def test_any_name_may_be_used(tmp_path: Path, method: str, order: str) -> None:
     """Names also used by the compiler, C or Python: the model runs as with ordinary names."""
     text = CLASHES.replace("METHOD", method) + f"numerics: {{precision: float64, order: {order}}}\n"

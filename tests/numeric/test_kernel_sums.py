@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -54,8 +55,7 @@ def elements(depthwise: bool) -> dict[tuple[int, int], int]:
     return found
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize(("target", "depthwise"), diagonal(["cpu", "reference"], [False, True]))
 def test_sums_over_positions(tmp_path: Path, target: str, depthwise: bool) -> None:
     text = MODEL.replace(
         "CONNECT", f"conv2d: {{kernel: 3, padding: 1, stride: 2, depthwise: {str(depthwise).lower()}}}"

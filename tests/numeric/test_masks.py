@@ -13,6 +13,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.metrics import metrics_of
 from compiler.runtime.training.run_training import take_sums
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_losses import log_softmax
 from tests.numeric.trained import load
@@ -274,8 +275,9 @@ def test_sum_of_masked_losses(tmp_path: Path) -> None:
     assert found["accuracy"] == pytest.approx((right * m).sum() / m.sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("penalty", ["", "penalty: [{of: weights, l2: 0.01}]"])
+@pytest.mark.parametrize(
+    ("target", "penalty"), diagonal(["cpu", "reference"], ["", "penalty: [{of: weights, l2: 0.01}]"])
+)
 def test_accumulated_sum(tmp_path: Path, penalty: str, target: str) -> None:
     """Terms with masks of their own over three batches, in one of which little counts, are those of one large batch;
     so are their updates after it, where sums begin again."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -45,8 +46,7 @@ def simulation(folder: Path, text: str, target: str) -> netloom.Simulation:
     return netloom.load(path).simulation(target=target)
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("copies", [1, COPIES, 13])
+@pytest.mark.parametrize(("copies", "target"), diagonal([1, COPIES, 13], ["cpu", "reference"]))
 def test_sums_are_of_the_step_before(tmp_path: Path, copies: int, target: str) -> None:
     s = simulation(tmp_path, TEXT.replace("COPIES", str(copies)), target)
     s.run("5 ms")

@@ -11,6 +11,7 @@ import pytest
 
 import netloom
 from compiler.core.diagnostics import ModelError
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -51,19 +52,21 @@ def matrix(p: Any, name: str = "weight") -> npt.NDArray[np.float64]:
     return found
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
-    "connect",
-    [
-        "connect: {all_to_all: {}}",
-        "connect: {one_to_one: {}}",
-        "connect: {fixed_probability: {p: 0.4}}",
-        "connect: {fixed_total: {number: 90, multapses: false}}",
-        "connect: {rule: {when: distance < 2.5}}",
-        "connect: {pairs: {list: [[3, 4], [0, 19], [7, 7], [3, 2]]}}",
-        "connect: {fixed_probability: {p: 0.4, storage: procedural}}",
-        "connect: {fixed_probability: {p: 0.4, storage: bitmask}}",
-    ],
+    ("connect", "target"),
+    diagonal(
+        [
+            "connect: {all_to_all: {}}",
+            "connect: {one_to_one: {}}",
+            "connect: {fixed_probability: {p: 0.4}}",
+            "connect: {fixed_total: {number: 90, multapses: false}}",
+            "connect: {rule: {when: distance < 2.5}}",
+            "connect: {pairs: {list: [[3, 4], [0, 19], [7, 7], [3, 2]]}}",
+            "connect: {fixed_probability: {p: 0.4, storage: procedural}}",
+            "connect: {fixed_probability: {p: 0.4, storage: bitmask}}",
+        ],
+        ["cpu", "reference"],
+    ),
 )
 def test_weights(connect: str, target: str) -> None:
     s = simulation(NEAR, connect, target=target)

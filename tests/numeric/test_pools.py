@@ -13,6 +13,7 @@ from backends.cuda.emit.emit import emit as emit_cuda
 from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -97,8 +98,7 @@ def everything(x0: Array, pools: int) -> dict[str, list[Array]]:
     return out
 
 
-@both
-@pytest.mark.parametrize("pools", [1, 4])
+@pytest.mark.parametrize(("target", "pools"), diagonal(["cpu", "reference"], [1, 4]))
 def test_every_reduction_within_the_step(tmp_path: Path, target: str, pools: int) -> None:
     """Pools read what was computed before the first statement that reads them, and are read in the same step."""
     x0 = start()

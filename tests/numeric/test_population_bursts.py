@@ -11,7 +11,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 Array = npt.NDArray[np.float64]
 N, EXC, DT = 500, 400, 0.25

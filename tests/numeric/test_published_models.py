@@ -13,7 +13,7 @@ import pytest
 
 from netloom import RunResult, run
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 MODEL = """
 language: 1

@@ -11,7 +11,7 @@ import pytest
 import netloom
 from tests.numeric.simulated import simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 RESCORLA_WAGNER = """language: 1
 name: rescorla_wagner

@@ -19,6 +19,7 @@ from compiler.ir.level2.program import Connect, Merged
 from compiler.ir.space import OWN
 from compiler.passes.pipeline.lower import lower
 from netloom import run
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load
@@ -97,8 +98,7 @@ def rewired(
     return col, again
 
 
-@BOTH
-@pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
+@pytest.mark.parametrize(("connect", "target"), diagonal(CONNECT, ["cpu", "reference"]))
 def test_against_plain_python(tmp_path: Path, target: str, connect: str) -> None:
     """Day by day: what ends, its new target, its states as at the start; everything else stays as it is."""
     autapses, multapses = "autapses: false" not in connect, "multapses: true" in connect
@@ -137,8 +137,9 @@ def check_pairs(row: Array, col: Array, autapses: bool, multapses: bool) -> None
         assert len(np.unique(source * SIZE + col)) == len(col)
 
 
-@BOTH
-@pytest.mark.parametrize("connect", [CONNECT["total"], CONNECT["indegree, repeated"]])
+@pytest.mark.parametrize(
+    ("target", "connect"), diagonal(["cpu", "reference"], [CONNECT["total"], CONNECT["indegree, repeated"]])
+)
 def test_kept_targets_against_plain_python(tmp_path: Path, target: str, connect: str) -> None:
     """`indegree`: the same the other way round. The synapses of a target stay there, and get other sources."""
     autapses, multapses = "autapses: false" not in connect, "multapses: true" in connect

@@ -9,11 +9,11 @@ import pytest
 
 from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
-BOTH = pytest.mark.parametrize("target", ["cpu", "reference"])
 CONNECT = {
     "csr": "{fixed_probability: {p: 0.4}}",
     "dense": "{all_to_all: {}}",
@@ -77,8 +77,7 @@ def ends(done: Simulated, connect: str) -> tuple[Array, Array]:
     return np.repeat(np.arange(SIZE), np.diff(row)), done.instance.read(f"{name(connect, 0)}'col")
 
 
-@BOTH
-@pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
+@pytest.mark.parametrize(("connect", "target"), diagonal(CONNECT, ["cpu", "reference"]))
 def test_instances_learn_one_array(tmp_path: Path, target: str, connect: str) -> None:
     """The changes of each instance come from its own spikes, their mean changes the weights that all deliver."""
     done = simulate(text(LEARNS, connect, INTO, SHARED), tmp_path, target)
@@ -129,8 +128,7 @@ KINDS = """\
 """
 
 
-@BOTH
-@pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
+@pytest.mark.parametrize(("connect", "target"), diagonal(CONNECT, ["cpu", "reference"]))
 def test_every_kind_of_sum(tmp_path: Path, target: str, connect: str) -> None:
     """Sum, maximum, minimum and mean, of expressions and of sums over the synapses of a neuron; what is shared alone
     may be normalised without a sum over instances."""

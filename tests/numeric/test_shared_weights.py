@@ -21,7 +21,7 @@ from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_layer_gradients import check
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 TIED = """\
 language: 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of, run, simulate, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, Oracle, model_text, pairs_of, trains, weights
 
@@ -63,11 +64,13 @@ def test_the_window_pair_by_pair(tmp_path: Path, target: str, precision: str, de
     np.testing.assert_allclose(trace[[k - 1 for k in first]], 0.5, rtol=TOLERANCE[precision])
 
 
-@both
-@precisions
 @pytest.mark.parametrize(
-    "connect",
-    ["all_to_all: {}", "fixed_probability: {p: 0.4}", "fixed_total: {number: 40}"],
+    ("connect", "target", "precision"),
+    diagonal(
+        ["all_to_all: {}", "fixed_probability: {p: 0.4}", "fixed_total: {number: 40}"],
+        ["cpu", "reference"],
+        ["float64", "float32"],
+    ),
 )
 def test_random_trains(tmp_path: Path, target: str, precision: str, connect: str) -> None:
     sizes, steps, delay, back = (12, 9), 600, 4, 2

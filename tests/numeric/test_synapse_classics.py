@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import diagonal
 from tests.numeric.simulated import simulate
 from tests.numeric.synapse_oracle import DT, model_text, weights
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
-both = pytest.mark.parametrize("target", ["cpu", "reference"])
 START = 0.4  # of the largest weight
 
 WINDOWS = {  # change of a weight of 0.4 by one pair; t_post - t_pre in ms: (from 0 on, below 0)
@@ -35,8 +35,7 @@ WINDOWS = {  # change of a weight of 0.4 by one pair; t_post - t_pre in ms: (fro
 }
 
 
-@both
-@pytest.mark.parametrize("name", list(WINDOWS))
+@pytest.mark.parametrize(("name", "target"), diagonal(list(WINDOWS), ["cpu", "reference"]))
 def test_the_window_of_each_rule(tmp_path: Path, target: str, name: str) -> None:
     """One spike of each of 61 sources, from 30 ms before to 30 ms after the one of the target."""
     params, after, before = WINDOWS[name]
@@ -105,8 +104,7 @@ def measured_changes(
     return found
 
 
-@both
-@pytest.mark.parametrize("name", list(TRIPLET))
+@pytest.mark.parametrize(("target", "name"), diagonal(["cpu", "reference"], list(TRIPLET)))
 def test_triplets_follow_the_sums_over_spikes(tmp_path: Path, target: str, name: str) -> None:
     low = 1 if target == "cpu" else 20
     cases = [(f, lag) for f in (low, 20, 30, 40, 50) for lag in (10.0, -10.0)]
@@ -177,8 +175,7 @@ def stationary(kind: tuple[float, float, float], rate: float) -> float:
     return u * (1 - used) / (1 - (1 - u) * used)
 
 
-@both
-@pytest.mark.parametrize("kind", [DEPRESSING, FACILITATING])
+@pytest.mark.parametrize(("target", "kind"), diagonal(["cpu", "reference"], [DEPRESSING, FACILITATING]))
 def test_regular_trains_follow_the_recursion(tmp_path: Path, target: str, kind: tuple[float, float, float]) -> None:
     for train, rate in zip(responses(tmp_path, target, kind, (20, 50), 0.3), (20, 50), strict=True):
         np.testing.assert_allclose(train, closed_recursion(kind, rate, len(train)), rtol=1e-10)

@@ -13,18 +13,17 @@ import pytest
 from compiler.core.diagnostics import ModelError
 from compiler.expr.ast import Num, Ref
 from compiler.ir.level0.model import Model, Send, Set, SynapseDef
+from tests.grids import diagonal
 from tests.numeric.simulated import model_of, run, simulate, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, Oracle, Spikes, model_text, pairs_of, trains, weights
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
-precisions = pytest.mark.parametrize("precision", ["float64", "float32"])
 orders = pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 
 
-@both
-@orders
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_inputs_of_both_ends(tmp_path: Path, target: str, order: str) -> None:
     """Several inputs of the target, and back to the source, with a long delay; statements before and after."""
     several = """\
@@ -71,9 +70,10 @@ synapses:
             np.testing.assert_array_equal(trace, got[population + name], err_msg=f"{population}.{name}")
 
 
-@both
-@orders
-@precisions
+@pytest.mark.parametrize(
+    ("target", "order", "precision"),
+    diagonal(["cpu", "reference"], ["reproducible", "bitwise"], ["float64", "float32"]),
+)
 def test_delays_that_differ_and_statements(tmp_path: Path, target: str, order: str, precision: str) -> None:
     """on_pre runs when the spike arrives at the synapse, also with several spikes under way to it."""
     synapse = """\
@@ -149,8 +149,7 @@ def test_release_by_chance(tmp_path: Path, target: str) -> None:
     assert not np.array_equal(columns[:, 0], columns[:, 1])
 
 
-@both
-@orders
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_an_input_that_is_read(tmp_path: Path, target: str, order: str) -> None:
     """Statements see an input as it was after the neuron's step, never what is delivered in the same step."""
     reading = """\
@@ -189,8 +188,7 @@ synapses:
     np.testing.assert_allclose(weights(result, "plastic[s->y]", "most"), [most, most], rtol=1e-9)
 
 
-@both
-@pytest.mark.parametrize("end", ["pre", "post"])
+@pytest.mark.parametrize(("target", "end"), diagonal(["cpu", "reference"], ["pre", "post"]))
 def test_events_with_a_condition(tmp_path: Path, target: str, end: str) -> None:
     """In each step in which the condition of a neuron holds, its synapses run the statements, after on_post."""
     conditional = f"""\
@@ -342,8 +340,7 @@ def test_too_many_different_delays_are_refused(tmp_path: Path) -> None:
     assert error.value.diagnostics[0].code == "E0802"
 
 
-@both
-@pytest.mark.parametrize("storage", ["sparse", "procedural"])
+@pytest.mark.parametrize(("target", "storage"), diagonal(["cpu", "reference"], ["sparse", "procedural"]))
 def test_names_of_the_rule_and_of_the_synapse(tmp_path: Path, target: str, storage: str) -> None:
     """Params of a synapse may be called as those of the rule that draws its connections, or as the compiler's own."""
     synapse = """\

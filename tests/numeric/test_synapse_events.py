@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, model_of, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -95,8 +96,10 @@ def test_events_that_arrive_later(tmp_path: Path, target: str) -> None:
     assert 20 < high.sum() < 100 and 10 < low.sum() < 100
 
 
-@both
-@pytest.mark.parametrize("delay", ["[0 ms, 1 ms, 7 ms, 3 ms]", "{uniform: {low: 0 ms, high: 9 ms, round: nearest}}"])
+@pytest.mark.parametrize(
+    ("target", "delay"),
+    diagonal(["cpu", "reference"], ["[0 ms, 1 ms, 7 ms, 3 ms]", "{uniform: {low: 0 ms, high: 9 ms, round: nearest}}"]),
+)
 def test_delays_that_differ(tmp_path: Path, target: str, delay: str) -> None:
     """An event arrives at each synapse after the synapse's own delay."""
     text = TEXT.replace("DO_PRE", DO_PRE.partition(", gap")[0] + ", gap = gap + 1]").replace("DO_POST", DO_POST)

@@ -17,6 +17,7 @@ from backends.registry import backend
 from compiler.ir.level2.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
 from compiler.passes.pipeline.lower import lower
 from compiler.verify.kernel import code_violations
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -97,8 +98,7 @@ NORMALISE = (
 )
 
 
-@BOTH
-@pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
+@pytest.mark.parametrize(("connect", "target"), diagonal(CONNECT, ["cpu", "reference"]))
 def test_incoming_weights_are_scaled(tmp_path: Path, target: str, connect: str) -> None:
     """Each statement with a sum sees the preceding statements of all synapses, for every storage."""
     done = simulate(text(NORMALISE, connect), tmp_path, target)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import diagonal
 from tests.numeric.simulated import Simulated, simulate
 from tests.numeric.synapse_oracle import DT, TOLERANCE, everything, model_text, pairs_of, trains, weights
 
@@ -15,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 precisions = pytest.mark.parametrize("precision", ["float64", "float32"])
-orders = pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 
 
 def arrays_of(simulated: Simulated) -> dict[str, np.ndarray]:
@@ -27,8 +27,7 @@ def arrays_of(simulated: Simulated) -> dict[str, np.ndarray]:
 # --------------------------------------------------------------------------------------- event-driven
 
 
-@both
-@precisions
+@pytest.mark.parametrize(("target", "precision"), diagonal(["cpu", "reference"], ["float64", "float32"]))
 def test_tsodyks_markram_follows_the_recursion(tmp_path: Path, target: str, precision: str) -> None:
     """u_{n+1} = U + u_n (1 - U) e^{-dt/tau_facil}, x_{n+1} = 1 + (x_n - u_n x_n - 1) e^{-dt/tau_rec} (Tsodyks,
     Pawelzik & Markram 1998; Maass & Markram 2002); each spike delivers w u_n x_n. U differs between the synapses."""
@@ -67,8 +66,7 @@ def test_tsodyks_markram_follows_the_recursion(tmp_path: Path, target: str, prec
     assert result.instance.read("plastic[s->t]'updated").shape == (3,)  # one per source is enough
 
 
-@both
-@pytest.mark.parametrize("uses", ["pre", "post", "both"])
+@pytest.mark.parametrize(("uses", "target"), diagonal(["pre", "post", "both"], ["cpu", "reference"]))
 def test_event_driven_is_what_every_step_gives(tmp_path: Path, target: str, uses: str) -> None:
     """Linear equations of every form, applied at events or in every step: the same values at events."""
     pre, post = trains(8, 4, 500), trains(9, 3, 500)
@@ -133,8 +131,7 @@ numerics: %s
 """
 
 
-@both
-@orders
+@pytest.mark.parametrize(("target", "order"), diagonal(["cpu", "reference"], ["reproducible", "bitwise"]))
 def test_gap_junctions_bring_potentials_together(tmp_path: Path, target: str, order: str) -> None:
     """Two capacitors and a conductance: the difference decays as exp(-2 g t / C), the mean stays; exactly, each step
     multiplies the difference by 1 - 2 g dt / C, as the current of a step is from the potentials of the one before."""

@@ -11,7 +11,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 Array = npt.NDArray[np.float64]
 DT, TAU, TAU_M, C, W = 0.1, 0.3258, 10.0, 250.0, 45.613  # ms, pF, pA

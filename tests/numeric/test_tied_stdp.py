@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import slow
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 MAPS, SIDE, AT = 8, 5, 4
 
@@ -35,7 +36,7 @@ def elongation(kernel: np.ndarray) -> float:
     return float(high / low)
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2, *slow(3, 4, 5)])
 def test_kernels_become_oriented(root: Path, seed: int) -> None:
     s = netloom.load(root / "models" / "tied_stdp.yaml").simulation(seed=seed)
     s.run("1 ms")
@@ -53,6 +54,6 @@ def test_reference_has_the_bits_of_the_cpu(root: Path) -> None:
     found = []
     for target in ("cpu", "reference"):
         s = netloom.load(root / "models" / "tied_stdp.yaml").simulation(seed=1, target=target, order="bitwise")
-        s.run("300 ms")
+        s.run("150 ms")
         found.append(kernels(s))
     np.testing.assert_array_equal(*found)

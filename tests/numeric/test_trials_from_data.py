@@ -11,7 +11,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
 
 TEXT = """language: 1
 name: trials

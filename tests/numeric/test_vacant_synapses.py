@@ -13,6 +13,7 @@ from backends.reference import philox
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.space import OWN
 from netloom import run
+from tests.grids import diagonal
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load
@@ -20,7 +21,6 @@ from tests.numeric.simulated import start as load
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 SIZE, DAYS = 14, 4
-BOTH = pytest.mark.parametrize("target", ["cpu", "reference"])
 CONNECT = {
     "outdegree": "{fixed_outdegree: {number: 9, multapses: false, autapses: false}}",
     "probability": "{fixed_probability: {p: 0.5}}",
@@ -98,9 +98,9 @@ def over(values: Array, by: Array, exists: Array) -> Array:
     return found
 
 
-@BOTH
-@pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
-@pytest.mark.parametrize("keep", ["outdegree", "indegree"])
+@pytest.mark.parametrize(
+    ("connect", "target", "keep"), diagonal(CONNECT, ["cpu", "reference"], ["outdegree", "indegree"])
+)
 def test_against_plain_python(tmp_path: Path, target: str, connect: str, keep: str) -> None:
     """Day by day: nothing changes at a vacant place, deliveries and sums are those of the synapses that exist."""
     by_target = keep == "indegree"

@@ -13,6 +13,7 @@ import pytest
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 from tests.numeric.trained import load
 
 Array = npt.NDArray[np.float64]
@@ -61,8 +62,7 @@ def walk(
     return found
 
 
-@pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "transposed"), diagonal(list(CASES), {"": False, "transposed": True}))
 def test_results_and_gradients(tmp_path: Path, case: str, transposed: bool) -> None:
     taps, step, apart, edges, groups = CASES[case]
     sides = [(edges[2 * a], edges[2 * a + 1]) for a in range(3)]

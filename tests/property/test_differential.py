@@ -14,7 +14,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from compiler.frontend.load import load_model
-from compiler.runtime.plots import plots
 from netloom import run
 from tests.construct_runs import results
 from tests.numeric.trained import load
@@ -25,7 +24,7 @@ from tests.property.random_mixed import mixed_data, mixed_model
 from tests.property.random_spiking import spiking_model
 from tests.property.random_wide_graphs import wide_model
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "without_plots")
 
 MANY = int(os.environ.get("NETLOOM_RANDOM", "2000"))
 PARTS = 5
@@ -101,12 +100,6 @@ def convolutions(seed: int, folder: Path) -> None:
     for name, expected in found[1].items():
         atol = tolerance * (float(np.abs(expected[np.isfinite(expected)]).max(initial=0)) + 1e-3)
         np.testing.assert_allclose(found[0][name], expected, rtol=0, atol=atol, err_msg=f"seed {seed}: {name}")
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take half of the time of a short training."""
-    monkeypatch.setattr(plots, "draw_plots", lambda *_: plots.Plotted(()))
 
 
 @pytest.mark.usefixtures("not_optimized")

@@ -50,6 +50,7 @@ from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
 from compiler.strategies.cost.devices import H200
 from tests.chain_tables import Table, in_order
+from tests.grids import diagonal
 from tests.parse_ir import parse_ir
 from tests.recurrent import Network, network
 from tests.unroll_loops import unroll_loops
@@ -435,17 +436,21 @@ def walk(program: Merged, phase: Phase, chain: Loop, words: list[Words], process
     return walk_of(program, emit(program).kernels, phase, chain, words, shapes_of(program), processors, room)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "n",
-    [
-        Network("gru", 20, 4, batch=70),
-        Network("lstm", 33, 4, batch=4),
-        Network("lstm", 24, 4, batch=140),
-        Network("rnn", 40, 4, batch=9),
-        Network("rnn", 1, 4, batch=9),
-    ],
-    ids=str,
+    ("n", "precision"),
+    diagonal(
+        {
+            str(x): x
+            for x in [
+                Network("gru", 20, 4, batch=70),
+                Network("lstm", 33, 4, batch=4),
+                Network("lstm", 24, 4, batch=140),
+                Network("rnn", 40, 4, batch=9),
+                Network("rnn", 1, 4, batch=9),
+            ]
+        },
+        ["float32", "float64"],
+    ),
 )
 def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision: str) -> None:
     """The sums that a walk makes from its tables are those of the products that its links are rows of."""

@@ -63,6 +63,7 @@ def test_all_constructs_compile(folder: Path, arch: str, precision: str, order: 
         assert any(f"k{t.index}_".encode() in x for x in code), t.name
 
 
+@pytest.mark.nvrtc  # beside the test before, which needs the same program
 def test_all_kinds_of_kernels_of_spiking_networks_are_there(folder: Path) -> None:
     program = one_program(folder, "float32", "bitwise")
     assert {type(t.body) for t in program.templates} >= {Nest, Propagate, Connect, EmitScheduled}

@@ -40,6 +40,7 @@ from compiler.ir.level2.program import Merged, Mode, Phase, Propagate
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import with_columns, write_tables
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 
 SPIKING = (
     "microcircuit",
@@ -202,8 +203,7 @@ def launches_of(step: Step, wave: Wave) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", LARGE)
-@pytest.mark.parametrize("blocks", [8, 396])
+@pytest.mark.parametrize(("name", "blocks"), diagonal(LARGE, [8, 396]))
 def test_waves_run_what_need_not_wait_side_by_side(root: Path, name: str, blocks: int) -> None:
     """Each part of each launch is in one wave; launches that have to wait for each other are in different ones, in
     their order in the phase and in the steps."""

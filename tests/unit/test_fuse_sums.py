@@ -17,6 +17,7 @@ from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.fusion.fuse_sums import JoinedSums, joined_sums
 from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal
 
 SHAPE = (4, 5)
 X0, X1 = Ref("x0"), Ref("x1")
@@ -129,10 +130,10 @@ def program(root: Path, name: str, target: str) -> Merged:
     return lower(load_model(root / "models" / f"{name}.yaml", {}), backend(target).capabilities, verify=True).merged
 
 
-@pytest.mark.parametrize(("name", "sums"), [("resnet20", 19), ("transformer", 10)])
-@pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_gradients_of_a_normalisation_are_summed_at_once(root: Path, name: str, sums: int, target: str) -> None:
+@pytest.mark.parametrize(("of", "target"), diagonal([("resnet20", 19), ("transformer", 10)], ["cpu", "cuda"]))
+def test_gradients_of_a_normalisation_are_summed_at_once(root: Path, of: tuple[str, int], target: str) -> None:
     """Those of scale and shift; of a layer's, those of mean and variance too."""
+    name, sums = of
     found = program(root, name, target)
     train = next(p for p in found.phases if p.name == "train")
     bodies = [found.templates[x.template].body for x in train.launches]

@@ -51,7 +51,10 @@ CASES = [
 """From 32 filters a group on, windows are packed; images of 9 x 8 and 5 x 21 leave pixels behind the last vector."""
 
 
-@pytest.mark.parametrize("precision, near", [("float32", cost.ROWS_NEAR_BYTES), ("float32", 0), ("float64", 0)])
+@pytest.mark.parametrize(
+    "precision, near",
+    [("float32", cost.ROWS_NEAR_BYTES), pytest.param("float32", 0, marks=pytest.mark.slow), ("float64", 0)],
+)
 def test_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, near: int) -> None:
     """In place, and packed wherever there are enough filters."""
     monkeypatch.setattr(cost, "ROWS_NEAR_BYTES", near)

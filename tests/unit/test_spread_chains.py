@@ -18,6 +18,7 @@ from compiler.ir.level2.batch_independence import product_of
 from compiler.ir.level2.program import ArrayFormal, Merged, Mode, Phase
 from compiler.strategies.spread_rnn import EIGHT
 from tests.chain_tables import Table, in_order
+from tests.grids import diagonal
 from tests.recurrent import Network
 from tests.unit.test_chains import ROOM, device_words, phase_of, program_of, scheduled, unrolled
 
@@ -95,21 +96,18 @@ def expected(program: Merged, phase: Phase, launches: range, arrays: dict[str, n
             yield arrays[rows.arrays[product.values][x.lo]].astype(float) @ (matrix.T if product.by_out else matrix)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("n", "members", "processors"),
-    [
-        (Network("gru", 20, 4, batch=21), 3, 9),
-        (Network("lstm", 33, 4, batch=4), 9, 132),
-        (Network("lstm", 16, 4, batch=40), 2, 4),
-        (Network("rnn", 40, 4, batch=9), 2, 2),
-    ],
-    ids=str,
-)
-def test_tables_say_what_the_products_are(
-    tmp_path: Path, n: Network, members: int, processors: int, precision: str
-) -> None:
+SPREAD = [
+    (Network("gru", 20, 4, batch=21), 3, 9),
+    (Network("lstm", 33, 4, batch=4), 9, 132),
+    (Network("lstm", 16, 4, batch=40), 2, 4),
+    (Network("rnn", 40, 4, batch=9), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("case", "precision"), diagonal(SPREAD, ["float32", "float64"]))
+def test_tables_say_what_the_products_are(tmp_path: Path, case: tuple[Network, int, int], precision: str) -> None:
     """The sums that blocks make from a table are those of the products that its links are rows of."""
+    n, members, processors = case
     program = unrolled(tmp_path, n, precision=precision)
     words, names = device_words(program)
     real, unit = program.precision.numpy, 16 // program.precision.bytes
