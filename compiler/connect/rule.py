@@ -96,7 +96,7 @@ class Ends:
     pre: Neurons
     post: Neurons
 
-    @cached_property
+    @property
     def args(self) -> Mapping[str, float | int]:
         return dict(self.member.args)
 

@@ -68,7 +68,8 @@ def write_tables(
     merged: l2.Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
 ) -> tuple[npt.NDArray[np.uint64], ...]:
     """One (rows, formals) array of words per template."""
-    words = {a.name: placed_at(a, placement) for a in merged.arrays}
+    roles, offsets = {role: number << ROLE_SHIFT for role, number in ROLE_NUMBER.items()}, placement.offsets
+    words = {a.name: roles[a.role] | offsets[a.name] if a.name in offsets else NOT_PLACED for a in merged.arrays}
     return tuple(
         _table(template, rows, words, seed, sizes)
         for template, rows in zip(merged.templates, merged.tables, strict=True)

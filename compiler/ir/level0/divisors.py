@@ -71,7 +71,8 @@ def deciding(e: Expr) -> Iterator[Binary]:
 def is_zero(e: Expr, numbers: Mapping[str, Any]) -> bool:
     """Whether the value of `e` is 0, or one of its values; not where a name in it has none."""
     try:
-        return bool(np.any(evaluate(e, numbers) == 0))
+        found = evaluate(e, numbers)
+        return bool(np.any(found == 0)) if isinstance(found, np.ndarray) else bool(found == 0)
     except ExprError:
         return False
 

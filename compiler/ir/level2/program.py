@@ -203,7 +203,7 @@ SCALAR = Strided(())
 """The access of an array of one element."""
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True)
 class ArrayFormal:
     """`meaning`: a word for what it is (`weight`, `image`), from the first kernel that was lowered with it; text shows
     it in place of `name` ("": the name); `unit`: that of all its arrays, for the text. Kernels are equal without
@@ -215,6 +215,9 @@ class ArrayFormal:
     access: Final[Access]
     meaning: Final[str] = field(default="", compare=False, repr=False)
     unit: Final[str] = field(default="", compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # a kernel has each name once; kernels of 100,000 rows are looked up by their formals
 
 
 @dataclass(slots=True, unsafe_hash=True)

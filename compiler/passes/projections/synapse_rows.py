@@ -81,14 +81,15 @@ class Synapses(Link):
         return relation_of(self, by)
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True)
 class EventSource:
     """A list of events: of a population, or of a condition. `delay` in steps; `slots` of its ring."""
 
-    spikes: str
-    count: str
-    slots: int
-    delay: int
+    spikes: Final[str]
+    count: Final[str]
+    slots: Final[int]
+    delay: Final[int]
 
 
 def events_of(owner: str, slots: int, delay: int) -> EventSource:

@@ -80,8 +80,12 @@ def _sparse(link: Link, by: str, planes: Extents | None) -> LoweredRelation:
     else:
         names = ("row", "col", "element") if link.shared else ("row", "col")
     arrays = {formal.name: link.array(array) for formal, array in zip(CSR, names, strict=False)}
-    rows = l2.Csr("row", "col", "index" if len(names) == 3 else None, names[-1] == "element")
-    return LoweredRelation(rows, CSR[: len(names)], arrays, {}, extent)
+    if len(names) == 2:
+        return LoweredRelation(_ROWS, CSR[:2], arrays, {}, extent)
+    return LoweredRelation(l2.Csr("row", "col", "index", names[-1] == "element"), CSR, arrays, {}, extent)
+
+
+_ROWS: Final = l2.Csr("row", "col")
 
 
 def _bitmask(link: Link) -> LoweredRelation:

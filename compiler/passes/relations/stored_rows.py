@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -43,11 +42,11 @@ class Link(Ends):
     storage: str
     shared: bool
     part: str = field(default="", kw_only=True)
+    stored: str = field(init=False)
+    """The model path of the member whose synapses it uses: its own, or that of another one."""
 
-    @cached_property
-    def stored(self) -> str:
-        """The model path of the member whose synapses it uses: its own, or that of another one."""
-        return f"{member_name(self.projection, self.member)}{self.part}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stored", f"{member_name(self.projection, self.member)}{self.part}")
 
     @property
     def in_part(self) -> bool:
@@ -100,7 +99,8 @@ class Link(Ends):
         says; `more`: those that `probability` reads."""
         name, span = f"{self.stored}: {stage} synapses{what}", self.projection.span
         kernel = self.builder.rows_of(_prototype, name, span, 0, rule, stage, probability, more)
-        bound = {f: arrays.get(f) or self.array(f) for f in kernel.arrays}
+        own = self.array("")
+        bound = {f: arrays.get(f) or own + f for f in kernel.arrays}
         kernel.add_row(bound, columns, self.stored).launch(phase, join=join)
 
 
@@ -239,10 +239,13 @@ def _prototype(rule: str, stage: str, probability: Expr | None, more: tuple[l2.F
 def _drawing_of(link: Link) -> Drawing:
     """The Drawing of one projection, of a rule whose connections are drawn or computed."""
     args, builder, rule, more = link.args, link.builder, link.rule, list[l2.Formal]()
-    known: Columns = {"autapses": 1, "multapses": 1, "same": int(link.pre.name == link.post.name)}
-    known |= {"w_from": link.pre.size, "h_from": 1, "w_to": link.post.size, "h_to": 1, **args}
-    columns: Columns = {"n_pre": link.pre.size, "n_post": link.post.size, "key": l2.StreamKey(f"{link.stored}/connect")}
-    columns |= {c: known[c] for c in rule.columns}
+    sources, targets = link.pre.size, link.post.size
+    same = int(link.pre.name == link.post.name)
+    known: Columns = {"autapses": 1, "multapses": 1, "same": same, "w_from": sources, "h_from": 1, "w_to": targets}
+    known |= {"h_to": 1, **args}
+    columns: Columns = {"n_pre": sources, "n_post": targets, "key": l2.StreamKey(f"{link.stored}/connect")}
+    for column in rule.columns:
+        columns[column] = known[column]
     probability = link.projection.probability
     if probability is not None:
         bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}

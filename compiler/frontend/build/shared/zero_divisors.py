@@ -52,7 +52,7 @@ class _Check:
 
     def __init__(self, c: Context) -> None:
         self.c = c
-        self.known: dict[int, tuple[object, tuple[Found, ...]]] = {}
+        self.known: dict[int, tuple[object, tuple[tuple[str, Binary, frozenset[str]], ...]]] = {}
         self.told: set[tuple[Span, Span]] = set()
 
     def values(self, of: Definition, params: Params, user: str) -> None:
@@ -60,15 +60,25 @@ class _Check:
         if id(of) not in self.known:
             model = of.neuron.model_params if isinstance(of, l0.SourceDef) else of.model_params
             names = {*(n for n, _ in params), *model}
-            self.known[id(of)] = of, tuple((what, d) for what, d in _divisions(of) if refs(d.right) <= names)
+            divisions = ((what, d, frozenset(refs(d.right))) for what, d in _divisions(of))
+            self.known[id(of)] = of, tuple(x for x in divisions if x[2] <= names)
         found = self.known[id(of)][1]
         if not found:
             return
         own = dict(params)
-        numbers = {**self.c.names.numbers, **dict(_numbers(own))}
-        for what, division in found:
-            if refs(division.right) <= numbers.keys() and is_zero(division.right, numbers):
+        for what, division, read in found:
+            numbers = {n: x for n in read if (x := self.number(n, own)) is not None}
+            if len(numbers) == len(read) and is_zero(division.right, numbers):
                 self.report(what, division, own, user)
+
+    def number(self, name: str, params: Mapping[str, l0.Value]) -> Any | None:
+        """The number, or the numbers, that a name stands for; None where they are drawn or read."""
+        match params.get(name):
+            case l0.Const(value):
+                return value
+            case l0.Listed(values):
+                return np.array(values)
+        return self.c.names.numbers.get(name)
 
     def report(self, what: str, division: Binary, params: Mapping[str, l0.Value], user: str) -> None:
         read, places = sorted(refs(division.right)), self.c.names.scope.places
@@ -85,14 +95,6 @@ class _Check:
         related = (Related("which divides here", division.span),) if at is not division.span else ()
         help = "what a condition guards is not computed: `0 if tau == 0 ms else x / tau`"
         self.c.sink.error("E0308", f"{what} of `{user}` has no value: it divides by {zero}", at, help, related)
-
-
-def _numbers(params: Mapping[str, l0.Value]) -> Iterator[tuple[str, Any]]:
-    for name, value in params.items():
-        if isinstance(value, l0.Const):
-            yield name, value.value
-        elif isinstance(value, l0.Listed):
-            yield name, np.array(value.values)
 
 
 def _divisions(of: Definition) -> Iterator[Found]:
