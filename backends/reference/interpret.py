@@ -16,7 +16,9 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray
+from backends.reference.attention import run_attention
 from backends.reference.connect import run_connect
+from backends.reference.contract import run_contract
 from backends.reference.nest import run_nest
 from backends.reference.propagate import run_propagate
 from backends.reference.record import run_emit_scheduled, run_record_events, run_record_trace
@@ -106,8 +108,10 @@ def run_row(row: Row, step: int) -> bool:
     match row.body:
         case l2.Nest() as nest:
             run_nest(row, nest, step)
-        case l2.Contract(nest):
-            run_nest(row, nest, step)
+        case l2.Contract() as body:
+            run_contract(row, body, step)
+        case l2.Attention() as body:
+            run_attention(row, body)
         case l2.Propagate() as body:
             run_propagate(row, body, step)
         case l2.Connect() as body:

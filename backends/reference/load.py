@@ -2,7 +2,8 @@
 
 Assumes: a legal Program or Merged; constants in physical layout.
 Guarantees: an Instance after backends/protocol.py with every array as a separate numpy vector (no shared memory, so
-that faults of memory planning elsewhere show). Denormals are kept.
+that faults of memory planning elsewhere show), of float32 where a program for another target stores bf16. Denormals
+are kept.
 Does not: compile; what it makes is the text of the templates.
 """
 
@@ -19,9 +20,11 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Artifact, BackendError, Capabilities, Instance
+from backends.reference.evaluate import rounded
 from backends.reference.interpret import Item, bind_row, phases, run_step
 from backends.reference.row import Row
 from compiler.core.disk import write_text
+from compiler.ir.space import DType
 from compiler.ir.text import print_ir
 
 INIT_PHASES = ("count", "scan", "fill", "init")
@@ -51,7 +54,7 @@ class ReferenceInstance(Instance):
         if array.within:  # declared after its whole
             self._arrays[array.name] = self._arrays[array.within][array.first : array.first + size]
             return
-        memory: AnyArray = np.zeros(size, np.dtype(array.dtype.numpy))
+        memory: AnyArray = np.zeros(size, np.dtype(array.dtype.computed.numpy))
         contents = self._program.constants.get(array.name)
         if contents is not None:
             memory[:] = contents.reshape(-1)
@@ -96,7 +99,7 @@ class ReferenceInstance(Instance):
         flat = np.asarray(values).reshape(-1)
         if flat.size != self._arrays[name].size:
             raise ValueError(f"{name} holds {self._arrays[name].size} elements, not {flat.size}")
-        self._arrays[name][:] = flat
+        self._arrays[name][:] = rounded(flat) if self._declared[name].dtype is DType.BF16 else flat
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps first_step .. first_step + steps - 1 of a phase; returns how many ran."""

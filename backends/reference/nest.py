@@ -18,10 +18,11 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.reference.elementary import carried, maximum, minimum
-from backends.reference.evaluate import Evaluator, Value, cast, loaded
+from backends.reference.evaluate import Evaluator, Value, cast, loaded, rounded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
+from compiler.ir.space import DType
 
 LIMIT: Final = 4_000_000
 """Elements of the largest grid that is evaluated at once."""
@@ -141,6 +142,8 @@ class Points:
     def store(self, formal: l2.ArrayFormal, value: Value) -> None:
         buffer = self.row.arrays[formal.name]
         stored = cast(value, buffer.dtype)
+        if formal.dtype is DType.BF16:
+            stored = rounded(stored)
         address, inside = self.address(formal)
         self.row.checked(formal.name, address)
         if inside is None:
@@ -246,8 +249,8 @@ def _emits(nest: l2.Nest) -> list[l2.Emit]:
     return [s for s in nest.statements if isinstance(s, l2.Emit)]
 
 
-def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
-    """Run one row of a MAP, REDUCE, EMIT or CONTRACT kernel."""
+def run_nest(row: Row, nest: l2.Nest, step: int, ends: Sequence[Expr] = ()) -> list[Any]:
+    """Run one row of a MAP, REDUCE, EMIT or CONTRACT kernel. Returns what `ends` are at its points, after them."""
     parallel, reduced = nest.par, nest.red
     extents = [row.size(d.extent) for d in parallel]
     red_extents = [row.size(d.extent) for d in reduced]
@@ -256,6 +259,7 @@ def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
     rest = math.prod(extents[1:])
     slab = max(1, LIMIT // max(rest, 1)) if extents else 1
     starts = range(0, extents[0], slab) if extents else range(1)
+    found_at_ends: list[list[Any]] = [[] for _ in ends]
     for start in starts:
         ranges = [range(n) for n in extents]
         if extents:
@@ -268,3 +272,6 @@ def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
                 points.values |= found
                 points.run(stage.epilogue)
             points.each(nest.each, reduced, red_extents)
+        for parts, end in zip(found_at_ends, ends, strict=True):
+            parts.append(np.broadcast_to(points.evaluate(end), points.shape))
+    return [np.concatenate(parts) for parts in found_at_ends]

@@ -14,6 +14,8 @@ import compiler.ir.level2.program as l2
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
+from backends.reference.evaluate import rounded
+from backends.reference.load import instantiate
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.space import DType
@@ -24,7 +26,7 @@ from compiler.passes.tensors.differentiate import differentiate
 from compiler.strategies.choice import NotApplicable
 from compiler.strategies.cuda.fused_attention import Attending, Extents, shared_bytes
 from tests.evaluate_graph import evaluate_graph
-from tests.gpu.attention_cases import SMALL, program, sliced
+from tests.gpu.attention_cases import RESULTS, SMALL, Case, program, sliced
 from tests.numeric.test_gradients import inputs_of
 
 TEXT = """
@@ -189,3 +191,24 @@ def test_attention_compiles(arch: str) -> None:
     """Forward and backward, with all factors."""
     found = compile_text(emit(program(SMALL)), "attention", False, arch)
     assert any(b"mma" in b.with_suffix(".ptx").read_bytes() for b in found.beside)
+
+
+UNIT = {1: 6e-3, 2: 1e-6, 3: 1e-6}
+"""Relative error (Frobenius) by factors, of which the interpreter rounds those of bf16."""
+
+
+@pytest.mark.parametrize("case", [*SMALL, Case((2, 2, 40, 24, 16, 8), 1, mask=3), Case((1, 2, 9, 9, 8, 8), 3, True)])
+def test_the_interpreter_computes_it(case: Case) -> None:
+    """As the definition does, forward and backward."""
+    nodes, values = case.nodes(0), case.values(0)
+    if case.kind == "bf16":
+        values = {n: x if n.startswith("mask") else np.asarray(rounded(x)) for n, x in values.items()}
+    exact = evaluate_graph(nodes, {n: x.astype(np.float64) for n, x in values.items()})
+    instance = instantiate(program([case]))
+    for name, x in values.items():
+        instance.write(name, x)
+    instance.run("case0", 1, 1)
+    for of in RESULTS:
+        wanted = exact[f"{of}.0"].ravel()
+        error = np.linalg.norm(instance.read(f"case0/{of}.0") - wanted) / np.linalg.norm(wanted)
+        assert error < 3 * UNIT[case.factors], (of, error)
