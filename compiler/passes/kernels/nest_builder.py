@@ -38,8 +38,10 @@ class Walk:
     chosen: int | None = None
 
     def dim(self, axis: int) -> str | None:
-        """The dim that an axis follows within its extent, if it follows one alone."""
-        return None if axis in self.guarded or axis == self.chosen else plain_dim(self.axes[axis])
+        """The dim that an axis follows within its extent, if it follows one alone, which no axis before it does."""
+        before = [plain_dim(self.axes[a]) for a in range(axis) if a not in self.guarded and a != self.chosen]
+        found = None if axis in self.guarded or axis == self.chosen else plain_dim(self.axes[axis])
+        return None if found in before else found
 
     def place(self, axis: int) -> int:
         """The position of an axis in the array, with a gap before each that is longer there."""
