@@ -115,7 +115,8 @@ class _Reserving:
 
     def _begin(self, c: l1.Carried, place: Place, kept: bool) -> None:
         alone = self.readers[c.start] == 1 and c.start not in l1.outside(self.scan)
-        if c.start in self.free and (kept or alone):
+        alike = self.p.tensors[c.start].dtype == c.state.dtype
+        if c.start in self.free and alike and (kept or alone):
             self.free.remove(c.start)
             self.p.places[c.start] = place
         else:
