@@ -10,11 +10,12 @@ from math import prod
 from tests.property.random_graphs import BATCH, INPUTS, Graph, Shape, trained_model
 
 MODES = ("reflect", "replicate", "circular")
-MOST = 500
-"""Elements of a layer."""
 
 
 class WideGraph(Graph):
+    most = 500
+    """Elements of a layer."""
+
     def __init__(self, rng: random.Random, shapes: dict[str, Shape]) -> None:
         super().__init__(rng, shapes)
         self.dense: dict[str, tuple[int, int]] = {}
@@ -49,7 +50,7 @@ class WideGraph(Graph):
             for how in ("none", "first", "second", "both"):
                 a = shape[:-3:-1] if how in ("first", "both") else shape[-2:]
                 b = second[:-3:-1] if how in ("second", "both") else second[-2:]
-                if a[1] == b[0] and prod(shape[:-2]) * a[0] * b[1] <= MOST:
+                if a[1] == b[0] and prod(shape[:-2]) * a[0] * b[1] <= self.most:
                     found.append((other, how, (*shape[:-2], a[0], b[1])))
         if not found:
             return False
@@ -70,7 +71,7 @@ class WideGraph(Graph):
         mode = self.rng.choice((*MODES, "constant, value: 0.5"))
         before, after = ([self.rng.randint(0, min(2, n - 1)) for n in shape] for _ in range(2))
         made = tuple(n + b + a for n, b, a in zip(shape, before, after, strict=True))
-        if made == shape or prod(made) > MOST:
+        if made == shape or prod(made) > self.most:
             return False
         self.add("pad", (name,), made, f"before: {before}, after: {after}, mode: {mode}")
         return True
@@ -120,10 +121,10 @@ class WideGraph(Graph):
         if kind == "around" and min(height, width) > 2:
             ways = f"filters: {units}, kernel: 3, padding: 1, padding_mode: {self.rng.choice(MODES)}"
             self.add("conv2d", (name,), (units, height, width), ways)
-        elif kind == "transposed" and units * 4 * height * width <= MOST:
+        elif kind == "transposed" and units * 4 * height * width <= self.most:
             made = (units, 2 * height, 2 * width)
             self.add("conv_transpose2d", (name,), made, f"filters: {units}, kernel: 2, stride: 2")
-        elif kind == "between" and shape[0] * 4 * height * width <= MOST:
+        elif kind == "between" and shape[0] * 4 * height * width <= self.most:
             how = self.rng.choice(("nearest", "linear", "linear, align_corners: true"))
             self.add("upsample", (name,), (shape[0], 2 * height, 2 * width), f"factor: 2, method: {how}")
         elif kind == "stop":
