@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -52,19 +51,13 @@ DRAWN: Mapping[str, Callable[[int], Model]] = {
 }
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """What a change of weights may differ by: a part of the largest one of the tensor, and the rounding of weights."""
-
-    part: float
-    rounding: float
-
-
-ACCURACY = {
-    "float64": Accuracy(1e-8, 2e-16),
-    "float32": Accuracy(2e-3, 1e-7),
-    "mixed": Accuracy(0.1, 1e-7),  # sums of bf16 in another order may be rounded to its next number
-}
+PART = {"float64": 1e-8, "float32": 2e-3, "mixed": 0.05}
+"""What changes of weights may differ by, of the largest one of a tensor: sums are in another order, and are rounded to
+another number, of bf16 too."""
+ROUNDING = {"float64": 2e-16, "float32": 1e-7, "mixed": 1e-7}
+"""Of weights."""
+ZERO = {"float64": 1e-3, "float32": 1e-3, "mixed": 0.05}
+"""Of the largest change of all: a change below that may be one of zero, but for rounding."""
 
 
 def _state(trained: Trained) -> dict[str, np.ndarray]:
@@ -81,26 +74,33 @@ def _changes(model: Model, folder: Path, lowered_for: str) -> tuple[dict[str, np
     return {n: x - begun[n] for n, x in _state(trained).items()}, begun
 
 
+def _largest(x: np.ndarray) -> float:
+    return float(np.abs(x[np.isfinite(x)]).max(initial=0))
+
+
 def differing(drawn: str, seed: int, folder: Path, target: str, precision: str = "") -> list[str]:
     """The weights and statistics that a network lowered for `target` changes in another way than the definition does.
     `precision`: in place of the one that is drawn."""
     folder.mkdir(parents=True, exist_ok=True)
     text, arrays, batch = DRAWN[drawn](seed)
-    if precision:
-        text = re.sub(r"precision: \w+", f"precision: {precision}", text)
     np.savez(folder / "data.npz", **arrays)
-    found, _ = _changes((text, arrays, batch), folder, target)
-    expected, begun = _changes((text, arrays, batch), folder, "")
-    accuracy = ACCURACY[text.partition("precision: ")[2].partition("}")[0].partition(",")[0]]
-    largest = {n: float(np.abs(x[np.isfinite(x)]).max(initial=0)) for n, x in expected.items()}
-    floor = 1e-3 * max(largest.values())  # gradients that are zero but for rounding
+
+    def changes(lowered_for: str, precision: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        given = re.sub(r"precision: \w+", f"precision: {precision}", text)
+        return _changes((given, arrays, batch), folder, lowered_for)
+
+    precision = precision or text.partition("precision: ")[2].partition("}")[0].partition(",")[0]
+    found, (expected, begun) = changes(target, precision)[0], changes("", precision)
+    floor = ZERO[precision] * max(_largest(x) for x in expected.values())
+    rounded = {n: 0.0 for n in expected}
+    if precision == "mixed":  # what all the rounding of bf16 does is more than what another order does
+        rounded = {n: 2 * _largest(x - expected[n]) for n, x in changes("", "float32")[0].items()}
     apart = []
     for name, x in expected.items():
-        finite = np.isfinite(x)
-        moved = accuracy.rounding * float(np.abs(begun[name] + x)[finite].max(initial=0))
-        most = accuracy.part * max(largest[name], floor) + 8 * moved
-        same = np.array_equal(finite, np.isfinite(found[name]))
-        if not same or float(np.abs(found[name] - x)[finite].max(initial=0)) > most:
+        weights = 8 * ROUNDING[precision] * _largest(begun[name] + x)
+        most = PART[precision] * max(_largest(x), floor) + weights + rounded[name]
+        same = np.array_equal(np.isfinite(x), np.isfinite(found[name]))
+        if not same or _largest(found[name] - x) > most:
             apart.append(name)
     return apart
 
