@@ -50,7 +50,7 @@ def match(p: Problem) -> Choice:
     )
     del values["s_div_r"], values["s_div_c"]
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
-    copies = blocks * image * p.real_bytes if copy else 0
+    copies = blocks * image // found.groups * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
     operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
     operations += blocks * p.core.border * image / p.lanes if copy else 0.0
