@@ -177,7 +177,8 @@ _COPIES = "tests/unit/test_copies.py::test_copies_are_built_at_once"
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
-    "rows_conv", "rows_conv_weight_gradient", "winograd_rows", "rows_dense", "rows_product", "rows_panels",
+    "rows_conv", "rows_conv_weight_gradient", "rows_depthwise", "winograd_rows", "rows_dense", "rows_product",
+    "rows_panels",
     "lanes_dense", "dense_weight_gradient",
     "lanes_pairs",
     "lanes_product", "lanes_conv", "winograd_conv", "winograd4_conv", "lanes_conv_weight_gradient",

@@ -33,6 +33,7 @@ from compiler.strategies.cpu import (
     rows_panels,
     rows_product,
 )
+from compiler.strategies.cpu.depthwise import rows_depthwise
 from compiler.strategies.cpu.winograd import winograd4_conv, winograd_conv, winograd_rows, winograd_weight_gradient
 from compiler.strategies.cuda import (
     depthwise_conv,
@@ -59,6 +60,7 @@ __all__ = ["ROWS", "Choice", "choose", "problem_key"]
 GROUPS: tuple[tuple[Strategy, ...], ...] = (
     (
         rows_conv.STRATEGY,
+        rows_depthwise.STRATEGY,
         winograd_rows.STRATEGY,
         rows_dense.STRATEGY,
         rows_product.STRATEGY,

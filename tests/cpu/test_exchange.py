@@ -119,7 +119,7 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
         steps, tensors = gradient(*conv(Conv(16, 64, 128, size, size, (1, 1), stride=(2, 2))), 0)
         found, _ = choose(steps, tensors, 16, 4, own.strategies, own.device)
         assert found is not None and found.strategy == name
-    tiny, tensors = gradient(*conv(Conv(1, 1, 1, 4, 4, pad=1)), 0)
+    tiny, tensors = gradient(*conv(Conv(1, 1, 2, 3, 3, pad=1)), 0)
     assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
 
 

@@ -19,6 +19,7 @@ from compiler.strategies.choice import NotApplicable, product, rounded
 from compiler.strategies.cost import cpu as cost
 from compiler.strategies.cost.tiles import ROWS_GRADIENTS, TILES
 from compiler.strategies.cpu import rows_conv, rows_conv_weight_gradient
+from compiler.strategies.cpu.depthwise import rows_depthwise
 from compiler.strategies.layout import row_major
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
@@ -191,6 +192,48 @@ def test_classes_of_pixels(real: DType, tmp_path: Path, monkeypatch: pytest.Monk
     check(cases, real, tmp_path, row_major=True)
     found, _ = choose(*problems[6], 0, real.bytes, row_major(BACKEND.capabilities).strategies)
     assert found == cases[6].choice
+
+
+DEPTHWISE = [
+    Conv(2, 5, 5, 9, 11, pad=1, groups=5),
+    Conv(3, 4, 4, 7, 7, (5, 5), pad=2, groups=4),
+    Conv(1, 3, 3, 33, 33, stride=(3, 3), groups=3),
+    Conv(1, 2, 2, 40, 40, (7, 7), stride=(2, 2), pad=3, groups=2),
+    Conv(1, 2, 2, 14, 14, (3, 2), pad=2, dilate=2, groups=2),
+    Conv(2, 2, 2, 30, 120, stride=(4, 4), pad=1, groups=2),
+    Conv(2, 3, 3, 2, 2, stride=(2, 2), pad=1, groups=3),
+    Conv(1, 2, 2, 101, 100, pad=1, groups=2),
+    Conv(1, 2, 2, 60, 101, stride=(1, 2), pad=1, groups=2),
+]
+FEW = [Conv(2, 3, 6, 12, 17, (3, 5), stride=(2, 3), pad=2, groups=3), Conv(1, 1, 3, 20, 50, stride=(1, 2), pad=1)]
+"""Several outputs of a channel."""
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_depthwise_rows(real: DType, tmp_path: Path) -> None:
+    """Channel by channel, and to the input; an infinite pixel reaches what sees it alone. Lines of steps of four are
+    woven one by one, those of two and three by vectors; an image of 101 rows is taken in strips."""
+    problems = [q for c in DEPTHWISE for q in (conv(c), gradient(*conv(c), 0))] + [conv(c) for c in FEW]
+    cases = [Case(*q, rows_depthwise.STRATEGY.match(product(*q, 0, real.bytes))) for q in problems]
+    assert any(dict(c.choice.columns)["s_strip"] < dict(c.choice.columns)["s_out_rows"] for c in cases)
+    check(cases, real, tmp_path / "finite", row_major=True)
+    infinite = [c for c in cases if "x" in c.tensors]
+    assert infinite
+    check(infinite, real, tmp_path / "infinite", row_major=True, infinite="x")
+    with pytest.raises(NotApplicable, match="several channels"):
+        rows_depthwise.STRATEGY.match(product(*gradient(*conv(FEW[0]), 0), 0, real.bytes))
+
+
+@pytest.mark.parametrize("real", SINGLE)
+def test_depthwise_epilogues(real: DType, tmp_path: Path) -> None:
+    """A bias per channel and an activation, and a column of the image, which is not one run of pixels."""
+    cases = []
+    for c in (DEPTHWISE[0], DEPTHWISE[3]):
+        for problem in (conv(c), gradient(*conv(c), 0)):
+            for text, other in (("relu(x0 + x1)", ("b", (1, 2))), ("x0 * x1", ("p", (4,)))):
+                more, after = with_epilogue(problem, text, other)
+                cases.append(Case(*more, rows_depthwise.STRATEGY.match(product(*more, 0, real.bytes)), after))
+    check(cases, real, tmp_path, row_major=True)
 
 
 @pytest.mark.parametrize("real", SINGLE)

@@ -29,6 +29,7 @@ from compiler.strategies import GROUPS
 
 STRATEGIES = {
     "rows_conv": ("lenet5", "cpu", "one sample"),
+    "rows_depthwise": ("mobile_digits", "cpu", "one sample"),
     "winograd_rows": ("resnet20", "cpu", "one sample"),
     "rows_dense": ("mlp", "cpu", "one sample"),
     "rows_product": ("transformer", "cpu", "one sample"),

@@ -25,11 +25,11 @@ ROWS = [
     (conv(Conv(1, 64, 128, 56, 56, stride=(2, 2), pad=1)), FORWARD, "rows_conv"),
     (conv(Conv(3, 64, 3, 100, 100, ONE)), FORWARD, "rows_product"),  # the image lies far
     (conv(Conv(8, 4, 13, 17, 17, pad=1)), INPUT, "turned_rows_conv"),
-    (
-        conv(Conv(4, 96, 96, 9, 9, pad=1, groups=96)),
-        INPUT,
-        "turned_rows_conv",
-    ),  # copies of neighbours, windows of nests
+    (conv(Conv(4, 96, 96, 9, 9, pad=1, groups=96)), INPUT, "rows_depthwise"),
+    (conv(Conv(1, 144, 144, 56, 56, stride=(2, 2), pad=1, groups=144)), INPUT, "rows_depthwise"),  # 176 us for 580
+    (conv(Conv(1, 96, 96, 56, 56, (7, 7), pad=3, groups=96)), FORWARD, "rows_depthwise"),  # 399 us for 1257
+    (conv(Conv(1, 960, 960, 7, 7, pad=1, groups=960)), FORWARD, "rows_conv"),  # 79 us; 112 channel by channel
+    (conv(Conv(4, 1, 32, 28, 28, pad=1)), FORWARD, "rows_conv"),  # 24 us, 31
     (conv(Conv(8, 128, 32, 56, 5, ONE)), INPUT, "rows_conv"),  # short runs of results
     (dense(8, 1000, 300), FORWARD, "rows_dense"),  # terms behind whole vectors are one more
     (dense(1, 1000, 300), WEIGHTS, "nest"),  # few terms
@@ -38,7 +38,8 @@ ROWS = [
     (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "rows_conv_weight_gradient vector=1 s_tile=0"),
     (conv(Conv(4, 128, 256, 28, 28, pad=1)), INPUT, "turned_winograd_rows s_strip=2 s_tile=6"),  # not one row of tiles
     (conv(Conv(4, 16, 32, 14, 14, pad=1)), WEIGHTS, "bordered_rows_product"),
-    (conv(Conv(1, 96, 96, 56, 56, (7, 7), pad=3, groups=96)), WEIGHTS, "rows_conv_weight_gradient"),
+    (conv(Conv(1, 96, 96, 56, 56, (7, 7), pad=3, groups=96)), WEIGHTS, "exchanged_rows_depthwise"),  # 0.92 ms, 0.96
+    (conv(Conv(1, 240, 240, 28, 28, (5, 5), pad=2, groups=240)), WEIGHTS, "rows_conv_weight_gradient"),
     (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "rows_conv"),  # a line is an image of one row
     (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), WEIGHTS, "bordered_rows_product"),
 ]

@@ -16,28 +16,27 @@ from compiler.ir.level2.target import Target
 
 @dataclass(frozen=True)
 class Core:
-    """copy: copying a vector of an image with its border; line, steps, pixel: a line of it beside its vectors, one
-    of pixels in steps, and each of these where there is no vector of them. pack: packing a vector of what a window
-    sees; end, end_line: a vector of results of an output, and those of a strip of pixels beside their vectors;
-    apart: storing a pixel whose neighbours belong to other classes. dot, dot_end, dot_pack: a vector of terms of a
-    pixel that is computed alone, what follows its sum, and packing a term of it. whole, pair, single, narrow:
-    operations a cycle, relative, of register tiles of 8 outputs by 3, 2 and 1 vectors, and of 4 by 2. panel_sum,
-    panel_low, panel_narrow: a vector of a sum in packed panels; how much longer one takes in tiles of 4, 8 and 12
-    rows, and of one vector. panel_end, panel_back: the epilogue of a vector, and its transposition; panel_tile: a
-    tile beside its sums; panel_pack, panel_turn, panel_gather, panel_far_gather: packing a vector of neighbours, of
-    neighbouring terms, of neither, and of neither from beyond the second cache; panel_run: a run of neighbouring
-    results of a line of sums; panel_packed: columns of a strip beyond which rows are packed whose terms are neighbours.
-    start, start_each: a register tile beside its sums, and each of its accumulators.
-    tile_wait, tile_far: of a vector of a register tile that comes from the second cache, what sums take at least,
-    and what they take more; tile_rows: the share that counts of what tiles sum beside the windows of their pixels,
-    where rows see windows of their own; lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer
-    sums over an image take that the second cache does not hold, and reading a vector of it again for other outputs.
-    weight_line: a line of the weights of one term of a tile, for each MB beyond the first. short: an element of a
-    line that is shorter than a vector. places: how many places of a transformed tile share the first cache. border:
-    copying a vector of an image whose lanes are samples, with its border. winograd_...: transforming a channel of a
-    tile, an output of one back, the weights of a channel and output; of rows a vector of tiles of a line, one along
-    the rows, and one of an output back. winograd4, fourier, fourier_gradient, winograd_gradient: how much longer
-    transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums.
+    """copy: copying a vector of an image with its border; line, steps, pixel: a line of it beside its vectors, one of
+    pixels in steps, and each of these where they are copied one by one. pack: packing a vector of what a window sees;
+    end, end_line: a vector of results of an output, and those of a strip of pixels beside their vectors; apart:
+    storing a pixel whose neighbours belong to other classes. dot, dot_end, dot_pack: a vector of terms of a pixel
+    that is computed alone, what follows its sum, and packing a term of it. whole, pair, single, narrow: operations a
+    cycle, relative, of register tiles of 8 outputs by 3, 2 and 1 vectors, and of 4 by 2. panel_sum, panel_low,
+    panel_narrow: a vector of a sum in packed panels; how much longer one takes in tiles of 4, 8 and 12 rows, and of
+    one vector. panel_end, panel_back: the epilogue of a vector, and its transposition; panel_tile: a tile beside its
+    sums; panel_pack, panel_turn, panel_gather, panel_far_gather: packing a vector of neighbours, of neighbouring
+    terms, of neither, and of neither from beyond the second cache; panel_run: a run of neighbouring results of a line
+    of sums; panel_packed: columns of a strip beyond which rows are packed whose terms are neighbours. start,
+    start_each: a register tile beside its sums, and each of its accumulators. tile_wait, tile_far: of a vector of a
+    register tile that comes from the second cache, what sums take at least, and what they take more; tile_rows: the
+    share that counts of what tiles sum beside the windows of their pixels, where rows see windows of their own;
+    lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer sums over an image take that the
+    second cache does not hold, and reading a vector of it again for other outputs. weight_line: a line of the weights
+    of one term of a tile, for each MB beyond the first. places: how many places of a transformed tile share the first
+    cache. border: copying a vector of an image whose lanes are samples, with its border. winograd_...: transforming a
+    channel of a tile, an output of one back, the weights of a channel and output; of rows a vector of tiles of a
+    line, one along the rows, and one of an output back. winograd4, fourier, fourier_gradient, winograd_gradient: how
+    much longer transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums.
     exchanged: the share of the estimate of what matches as it is below which an equivalent is taken whose lanes are
     not those of the batch; 0 where none was measured."""
 
@@ -93,7 +92,6 @@ class Core:
     lanes_far: float
     lanes_read: float
     weight_line: float
-    short: float
     places: int
     border: float
     winograd_image: float
@@ -168,7 +166,6 @@ ONE: Final = Core(
     lanes_far=1.8,
     lanes_read=0.0,
     weight_line=4.0,
-    short=0.0,
     places=1,
     border=5.0,
     winograd_image=75.0,
@@ -243,7 +240,6 @@ TWO: Final = Core(
     lanes_far=1.0,
     lanes_read=3.8,
     weight_line=8.0,
-    short=2.0,
     places=16,
     border=10.0,
     winograd_image=128.0,

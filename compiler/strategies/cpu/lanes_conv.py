@@ -52,7 +52,12 @@ def match(p: Problem) -> Choice:
             strip=strip,
         )
     )
-    scratch = (image // conv.groups * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
+    scratch = (
+        (image // conv.groups * p.real_bytes if copy else 0)
+        + classes * CLASS_BYTES
+        + places * PIXEL_BYTES
+        + terms * TAP_BYTES
+    )
     operations = conv.groups * (operations + _weights(p, conv, tile, strip))
     operations += conv.groups * conv.outs * places * p.core.lanes_end + _steps(p, conv, blocks)
     operations += p.core.border * pixels if copy else 0.0

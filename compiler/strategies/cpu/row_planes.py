@@ -68,15 +68,16 @@ class Planes:
         rows, cols, lines = self.rows, self.cols, self.phases * self.high
         if cols.step == 1:
             moved = rows.step == 1 and self.wide == cols.extent  # as one run
-            short = core.short * self.wide if self.wide < self.vector else 0.0
-            return core.line if moved else (core.line + short) * lines
-        single = cols.step > 2 or self.wide < self.vector
+            return core.line if moved else core.line * lines
+        single = cols.step > 3
         return lines * (core.steps + (core.pixel * self.wide if single else 0.0))
 
 
-def planes_of(rows: WindowAxis, cols: WindowAxis, vector: int) -> Planes:
+def planes_of(rows: WindowAxis, cols: WindowAxis, vector: int, always: bool = False) -> Planes:
+    """`always`: rows of the planes hold the whole window whatever the output's are, and need no masks."""
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
     beyond = cols.tap * (cols.taps - 1) // cols.step
-    whole = cols.out % vector == 0 and beyond > 0
+    whole = always or (cols.out % vector == 0 and beyond > 0)
     copies, wide = (cols.step, cols.out + beyond) if whole else (cols.taps, cols.out)
+    wide += always and cols.origin != 0 and wide == cols.extent  # not the image moved
     return Planes(rows, cols, vector, high, wide, copies, min(rows.step, rows.tap * (rows.taps - 1) + 1))

@@ -45,7 +45,7 @@ DOTS: Final = 4
 def match(p: Problem) -> Choice:
     found = row_major(p)
     apart = max(found.rows.div, found.cols.div) > 1
-    conv = _grid(found) if apart else found
+    conv = grid(found) if apart else found
     rows, cols = conv.rows, conv.cols
     backwards = any(a.taps > 1 and a.tap < 1 for a in (rows, cols))
     refuse_if(min(rows.step, cols.step) < 1 or backwards, "it is the gradient of a convolution")
@@ -78,23 +78,23 @@ def match(p: Problem) -> Choice:
     )
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
     operations = copy.operations(conv.ins, p.core) if planes else 0.0
-    classes = _classes(found)
+    classes = classes_of(found)
     if apart:
         scratch += (len(classes) + 1) * TAP_BYTES
-        values |= _classed(found.rows, found.cols)
+        values |= classed(found.rows, found.cols)
         operations += p.core.apart * conv.outs * found.rows.out * found.cols.out
     operations += _operations(p, conv, strips, classes, planes)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
 
 
-def _classed(rows: WindowAxis, cols: WindowAxis) -> dict[str, int]:
+def classed(rows: WindowAxis, cols: WindowAxis) -> dict[str, int]:
     """The columns of pixels in classes."""
     sizes = named(all_rows=rows.out, all_cols=cols.out, div_r=rows.div, div_c=cols.div)
     return sizes | named(back_r=rows.tap, back_c=cols.tap, first_r=rows.origin, first_c=cols.origin)
 
 
-def _grid(c: Convolution) -> Convolution:
+def grid(c: Convolution) -> Convolution:
     """The convolution of steps of 1 whose window sees what those of all classes of pixels see."""
     refuse_if(c.rows.taps * c.cols.taps == 1, "the window has one pixel: those that it sees are few")
     refuse_if(max(c.rows.step, c.cols.step) > 1, "pixels that are divided lie in steps")
@@ -102,21 +102,21 @@ def _grid(c: Convolution) -> Convolution:
 
 
 def _united(axis: WindowAxis) -> WindowAxis:
-    seen = [at for residue in _residues(axis) for at in residue]
+    seen = [at for residue in residues(axis) for at in residue]
     refuse_if(not seen, "no pixel is seen")
     out = -(-axis.out // axis.div)
     return WindowAxis(axis.extent, out, max(seen) - min(seen) + 1, 1, 1, min(seen), 1)
 
 
-def _residues(axis: WindowAxis) -> list[list[int]]:
+def residues(axis: WindowAxis) -> list[list[int]]:
     """For each residue of the output's positions where the taps that divide are, for the first of them."""
     at = [[a + axis.tap * t + axis.origin for t in range(axis.taps)] for a in range(min(axis.div, axis.out))]
     return [[i // axis.div for i in found if i % axis.div == 0] for found in at]
 
 
-def _classes(c: Convolution) -> list[int]:
+def classes_of(c: Convolution) -> list[int]:
     """Terms of the sums of each class of pixels."""
-    return [c.ins * len(r) * len(s) for r in _residues(c.rows) for s in _residues(c.cols)]
+    return [c.ins * len(r) * len(s) for r in residues(c.rows) for s in residues(c.cols)]
 
 
 @dataclass(frozen=True)
