@@ -37,6 +37,7 @@ class Core:
     channel of a tile, an output of one back, the weights of a channel and output; of rows a vector of tiles of a
     line, one along the rows, and one of an output back. winograd4, fourier, fourier_gradient, winograd_gradient: how
     much longer transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums.
+    winograd_gradient_far: a vector of what the gradient of weights works on that comes from beyond the second cache.
     exchanged: the share of the estimate of what matches as it is below which an equivalent is taken whose lanes are
     not those of the batch; 0 where none was measured."""
 
@@ -106,6 +107,7 @@ class Core:
     winograd4_sum: float
     winograd_gradient: float
     winograd_gradient_sum: float
+    winograd_gradient_far: float
     fourier: float
     fourier_near: float
     steps_near: float
@@ -180,6 +182,7 @@ ONE: Final = Core(
     winograd4_sum=1.3,
     winograd_gradient=1.0,
     winograd_gradient_sum=1.0,
+    winograd_gradient_far=0.0,
     fourier=1.0,
     fourier_near=0.45,
     steps_near=12.0,
@@ -252,8 +255,9 @@ TWO: Final = Core(
     winograd_far=24.0,
     winograd4=4.0,
     winograd4_sum=1.0,
-    winograd_gradient=0.42,
-    winograd_gradient_sum=1.45,
+    winograd_gradient=0.66,
+    winograd_gradient_sum=0.65,
+    winograd_gradient_far=8.0,
     fourier=1.7,
     fourier_near=0.6,
     steps_near=6.0,

@@ -17,7 +17,7 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import DOTS, cost, on
+from compiler.strategies.cost.tiles import DOTS, Shape, cost, on
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, three
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
@@ -27,6 +27,10 @@ STRIP = 65
 compete for the same lines of the cache."""
 _TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3 and t.outs * t.vectors <= 20)
 """Those that leave registers for what is read ahead: operands come from the second cache."""
+PART: Final = 12
+"""Outputs that are summed at a time, or some times as many: whole register tiles."""
+AGAIN: Final = 0.14
+"""The share that counts of what is read in order."""
 _MORE = max(t.outs for t in DOTS) - 1
 
 
@@ -45,8 +49,10 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     tiles = blocks * -(-rows.out // 2) * -(-cols.out // 2)
     strip = -(-tiles // -(-tiles // STRIP)) | 1
     each = p.lanes * p.real_bytes
-    near = p.within(constants.WINOGRAD_GRADIENT_SUMS_BYTES)
-    part = min(found.outs, max(12, near // (PLACES * found.ins * each) // 12 * 12))
+    most = p.within(constants.WINOGRAD_GRADIENT_SUMS_BYTES) // (PLACES * found.ins * each)
+    many = max(1, most // PART)
+    parts = sorted({min(found.outs, PART * n) for n in (many, *(2**k for k in range(many.bit_length())))})
+    part, operations = min(((n, _operations(p, found, shape, tiles, strip, n)) for n in parts), key=lambda q: q[1])
     pitch = rounded(found.ins, shape.vectors)
     values = (
         named(blocks=blocks, samples=found.samples)
@@ -55,17 +61,27 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     )
     window = rounded(9 * found.ins, p.lanes)
     vectors = 4 * (found.ins * strip + 1 + part * strip) + PLACES * (part + _MORE) * pitch + window
-    strips, parts = -(-tiles // strip), -(-found.outs // part)
-    operations = (
-        p.core.winograd_gradient_sum * PLACES * strips * parts * cost(shape, part, [(found.ins, strip)], core=p.core)
-    )
-    operations += (
-        p.core.winograd_gradient
-        * tiles
-        * (parts * found.ins * constants.WINOGRAD_GRADIENT_IMAGE + found.outs * constants.WINOGRAD_GRADIENT_GRADIENT)
-        + found.outs * found.ins * constants.WINOGRAD_GRADIENT_SUM
-    )
     return by_vectors(NAME, found, values, vectors * each + 4 * strip, operations)
+
+
+def _operations(p: Problem, found: WeightGradient, shape: Shape, tiles: int, strip: int, part: int) -> float:
+    """Estimated vector operations of a group, `part` outputs at a time."""
+    strips, parts = -(-tiles // strip), -(-found.outs // part)
+    sums = PLACES * strips * parts * cost(shape, part, [(found.ins, strip)], core=p.core)
+    images = parts * found.ins * constants.WINOGRAD_GRADIENT_IMAGE
+    made = tiles * (images + found.outs * constants.WINOGRAD_GRADIENT_GRADIENT)
+    made += found.outs * found.ins * constants.WINOGRAD_GRADIENT_SUM
+    operations = p.core.winograd_gradient_sum * sums + p.core.winograd_gradient * made
+    return operations + p.core.winograd_gradient_far * strips * parts * _far(p, found, shape, strip, part)
+
+
+def _far(p: Problem, found: WeightGradient, shape: Shape, strip: int, part: int) -> float:
+    """Vectors of a strip that come from beyond the second cache, half of which is for the rest: sums of all places, and
+    for every four of them the pixels, and what is transformed of the gradient's again for each tile of channels."""
+    sums, images, gradients = PLACES * part * found.ins, 4 * found.ins * strip, 4 * part * strip
+    held = constants.second_cache(p.device) / 2 / (p.lanes * p.real_bytes)
+    reads = sums + 8 * images + 4 * gradients * (1 + AGAIN * -(-found.ins // shape.vectors))
+    return reads * max(0.0, 1 - held / (sums + 2 * (images + gradients)))
 
 
 STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))
