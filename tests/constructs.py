@@ -307,7 +307,7 @@ WAYS = (
 )
 
 
-def coupled(projections: str, synapses: str = "", phases: str = "", more: str = "", duration: int = 30) -> str:
+def coupled(projections: str, synapses: str = "", phases: str = "", more: str = "", duration: int = 24) -> str:
     return COUPLED.format(projections=projections, synapses=synapses, phases=phases, more=more, duration=duration)
 
 

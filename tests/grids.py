@@ -18,6 +18,16 @@ def slow(*values: Any) -> list[Any]:
     return [pytest.param(v, marks=pytest.mark.slow) for v in values]
 
 
+def together(values: Iterable[Any]) -> list[Any]:
+    """Values of several parameters that belong together, as one axis of a grid."""
+    return [v if hasattr(v, "marks") else pytest.param(*v) for v in values]
+
+
+def one_in(number: int, values: Iterable[Any]) -> list[Any]:
+    """Values of a parameter, of which the first one of each `number` is for quick tests."""
+    return [v if n % number == 0 else slow(v)[0] for n, v in enumerate(values)]
+
+
 def diagonal(*values: Iterable[Any], leading: int = 1) -> list[Any]:
     """All combinations, as `parametrize` takes them, the last parameter fastest. Quick ones have every combination of
     the first parameters (`leading`), while the others go through their values. Keys of a map name its values."""
@@ -31,7 +41,7 @@ def diagonal(*values: Iterable[Any], leading: int = 1) -> list[Any]:
     assert {v for at in on for v in at} == {id(v) for q in quick for v in q}, "a value that no quick test has"
     return [
         pytest.param(
-            *(v.values[0] for v in one),
+            *(x for v in one for x in v.values),
             marks=() if tuple(map(id, one)) in on else pytest.mark.slow,
             id="-".join(str(v.id or v.values[0]) for v in one) if named else None,
         )

@@ -14,6 +14,7 @@ from compiler.runtime.inference.predict import evaluate_file
 from compiler.runtime.training.data import split
 from netloom import check, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
+from tests.grids import slow
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
@@ -32,7 +33,7 @@ def counted(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | float 
     return found
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("target", ["cpu", *slow("reference")])
 def test_of_a_run(here: Path, root: Path, target: str) -> None:
     shutil.copy(root / "models" / "data" / "digits.npz", here)
     path = write(here, MODEL)

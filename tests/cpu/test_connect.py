@@ -39,6 +39,7 @@ from compiler.ir.level2.program import (
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr, network, ring
+from tests.grids import diagonal, together
 
 pytestmark = pytest.mark.usefixtures("cc", "little_optimized")
 I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
@@ -102,8 +103,9 @@ def relation(rule: str, values: dict[str, int], p: float) -> Program:
     )
 
 
-@pytest.mark.parametrize("rule", list(COLUMNS))
-@pytest.mark.parametrize(("same", "autapses", "multapses"), [(0, 1, 1), (1, 0, 0), (1, 0, 1)])
+@pytest.mark.parametrize(
+    ("rule", "same", "autapses", "multapses"), diagonal(list(COLUMNS), together([(0, 1, 1), (1, 0, 0), (1, 0, 1)]))
+)
 def test_relations_are_those_of_the_reference(
     tmp_path: Path, rule: str, same: int, autapses: int, multapses: int
 ) -> None:

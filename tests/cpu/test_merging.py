@@ -17,6 +17,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, Phase
 from compiler.passes.pipeline.lower import Lowered, lower
 from netloom import build
+from tests.grids import one_in
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
 from tests.numeric.trained import load
 
@@ -251,7 +252,7 @@ def test_layers_and_their_optimizer(tmp_path: Path, root: Path, target: Backend)
 @pytest.mark.parametrize(
     "counts", [(3, 7), pytest.param((10, 100), marks=pytest.mark.slow)], ids=["3 and 7", "10 and 100"]
 )
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", one_in(2, BLOCKS))
 def test_equal_blocks(tmp_path: Path, root: Path, target: Backend, kind: str, counts: tuple[int, int]) -> None:
     few, many = (lowered(stacked(root, kind), tmp_path, target, {"n": str(n)}).merged for n in counts)
     assert target.emit(few) == target.emit(many)
@@ -393,7 +394,7 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
 
 
 @pytest.mark.usefixtures("cc", "not_optimized")
-@pytest.mark.parametrize("kind", ["dense", *BLOCKS])
+@pytest.mark.parametrize("kind", one_in(2, ["dense", *BLOCKS]))
 def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path, kind: str) -> None:
     """Weights and optimizer state after three batches, the last of them a short one, bit for bit."""
     order = "numerics: {order: bitwise}\n"

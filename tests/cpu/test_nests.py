@@ -36,7 +36,7 @@ from compiler.ir.level2.program import (
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr
-from tests.grids import diagonal
+from tests.grids import diagonal, together
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -290,8 +290,10 @@ def lanes_conv(order: Order, combine: str, fill: float) -> Program:
     )
 
 
-@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
-@pytest.mark.parametrize(("combine", "fill"), [("add", 0.0), ("max", -1e9), ("min", 0.75)])
+@pytest.mark.parametrize(
+    ("combine", "fill", "order"),
+    diagonal(together([("add", 0.0), ("max", -1e9), ("min", 0.75)]), [Order.REPRODUCIBLE, Order.BITWISE]),
+)
 def test_lanes_with_guard(tmp_path: Path, order: Order, combine: str, fill: float) -> None:
     check(lanes_conv(order, combine, fill), tmp_path, "z")
 
@@ -333,8 +335,10 @@ def test_masked_lanes(tmp_path: Path) -> None:
     assert (got[21:] == -1).all() and np.array_equal(got[:21], x.reshape(-1)[:21] + 1)
 
 
-@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
-@pytest.mark.parametrize(("real", "n", "term"), [(F32, 5, "x"), (F32, 1007, "x * x"), (F64, 1007, "x")])
+@pytest.mark.parametrize(
+    ("real", "n", "term", "order"),
+    diagonal(together([(F32, 5, "x"), (F32, 1007, "x * x"), (F64, 1007, "x")]), [Order.REPRODUCIBLE, Order.BITWISE]),
+)
 def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int, term: str) -> None:
     x = data(3, n, dtype=real.numpy) ** 2
     nest = Nest(

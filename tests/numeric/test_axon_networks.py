@@ -72,7 +72,7 @@ def test_driver_takes_over_the_pulvinar(root: Path) -> None:
     np.testing.assert_allclose(s["InputP"].ge_syn, 5 * 0.2 * burst, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("context", "low", "high"), [(1, 0, 40), (0, 50, 100)])
+@pytest.mark.parametrize(("context", "low", "high"), [(1, 0, 40), pytest.param(0, 50, 100, marks=pytest.mark.slow)])
 def test_context_predicts_from_the_start(root: Path, context: int, low: float, high: float) -> None:
     """Percent of wrong predictions, from the second to the fourth epoch."""
     error = column(network(root, "deep_fsa", context=context).run(duration="10.4 s"), "learning", "percent_error")

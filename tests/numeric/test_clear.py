@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal, together
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -64,8 +65,9 @@ def arrivals(emits: Callable[[int], bool], delay: int, at: int, every: int, warm
             yield step + delay
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize(("every", "warm"), [(10, 0), (7, 13), (5, 4)])
+@pytest.mark.parametrize(
+    ("every", "warm", "target"), diagonal(together([(10, 0), (7, 13), (5, 4)]), ["cpu", "reference"])
+)
 def test_spikes_on_their_way_are_forgotten(target: str, every: int, warm: int) -> None:
     text = TEXT.replace("EVERY", str(every)).replace("WARM", str(warm)).replace("synapses:\n", READING)
     s = netloom.load(text).simulation(target=target)

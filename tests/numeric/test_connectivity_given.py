@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.grids import diagonal, together
 from tests.numeric.simulated import simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -64,8 +65,9 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), CONVOLUTIONS)
-@pytest.mark.parametrize("storage", ["toeplitz", "sparse"])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "storage"), diagonal(together(CONVOLUTIONS), ["toeplitz", "sparse"])
+)
 def test_convolutions(
     tmp_path: Path,
     shape: tuple[int, ...],

@@ -91,7 +91,7 @@ def traces(spikes: Array, x0: float) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize(
     ("case", "target", "precision"),
-    diagonal(list(CASES), ["cpu", "reference"], ["float32", "float64"], leading=2),
+    diagonal(list(CASES), ["cpu", "reference"], ["float32", "float64"]),
 )
 def test_each_synapse_sees_the_trace_with_its_delay(tmp_path: Path, target: str, precision: str, case: str) -> None:
     text = text_of(*CASES[case], f"{{precision: {precision}}}")

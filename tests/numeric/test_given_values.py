@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal, together
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -32,18 +33,22 @@ PLASTIC = (
 )
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("values", [STATIC, PLASTIC])
 @pytest.mark.parametrize(
-    ("connect", "to"),
-    [
-        ("all_to_all: {}", "b"),
-        ("all_to_all: {storage: sparse}", "b"),
-        ("all_to_all: {autapses: false}", "a"),
-        ("all_to_all: {autapses: false, storage: sparse}", "a"),
-        ("one_to_one: {}", "a"),
-        ("one_to_one: {storage: sparse}", "a"),
-    ],
+    ("connect", "to", "target", "values"),
+    diagonal(
+        together(
+            [
+                ("all_to_all: {}", "b"),
+                ("all_to_all: {storage: sparse}", "b"),
+                ("all_to_all: {autapses: false}", "a"),
+                ("all_to_all: {autapses: false, storage: sparse}", "a"),
+                ("one_to_one: {}", "a"),
+                ("one_to_one: {storage: sparse}", "a"),
+            ]
+        ),
+        ["cpu", "reference"],
+        [STATIC, PLASTIC],
+    ),
 )
 def test_arrays(connect: str, to: str, values: str, target: str, tmp_path: Path) -> None:
     n = 6 if to == "b" else 4

@@ -207,9 +207,10 @@ def test_user_function() -> None:
     check((4,), (hidden, dense("logits", "hidden", 3, bias=False)))
 
 
-@pytest.mark.parametrize("stride", [(1, 1), (2, 1), (2, 3)])
-@pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (2, 0, 1, 2)])
-@pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation"),
+    diagonal([(1, 1), (2, 1), (2, 3)], [(0, 0, 0, 0), (1, 1, 1, 1), (2, 0, 1, 2)], [(1, 1), (2, 1)], leading=2),
+)
 def test_conv2d(stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]) -> None:
     h = out_size(5, 2, stride[0], padding[0] + padding[1], dilation[0])
     w = out_size(6, 3, stride[1], padding[2] + padding[3], dilation[1])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import netloom
+from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -52,8 +53,7 @@ CASES: dict[str, tuple[str, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "target"), diagonal(list(CASES), ["cpu", "reference"]))
 def test_currents(name: str, target: str) -> None:
     text, got, seen = CASES[name]
     s = run("x: " + text, target)

@@ -144,8 +144,16 @@ COMPILED = (
 """What is compiled, too: the others are lowered to nothing else."""
 
 
+TARGETS = [(n, t) for n in CASES for t in ("reference", "cuda") if n not in COMPILED]
+
+
 @pytest.mark.parametrize(
-    ("name", "target"), [(n, t) for n in CASES for t in ("cpu", "reference", "cuda") if t != "cpu" or n in COMPILED]
+    ("name", "target"),
+    [
+        *((n, "cpu") for n in COMPILED),
+        *(pytest.param(n, t, marks=pytest.mark.slow) for n in COMPILED for t in ("reference", "cuda")),
+        *(x if k % 4 in (0, 3) else pytest.param(*x, marks=pytest.mark.slow) for k, x in enumerate(TARGETS)),
+    ],
 )
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
 @given(data=st.data())

@@ -19,6 +19,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import with_options
 from tests.gpu.test_training import give_order
+from tests.grids import slow
 
 STEPS = 8
 
@@ -53,7 +54,7 @@ def losses(root: Path, name: str, backend: Backend, folder: Path, precision: str
 
 
 @pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", ["mlp", "lenet_digits", "transformer", pytest.param("lstm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["mlp", "lenet_digits", *slow("transformer", "lstm")])
 def test_the_cpu_rounds_where_the_reference_does(name: str, root: Path, tmp_path: Path) -> None:
     here, there = losses(root, name, CpuBackend(), tmp_path), losses(root, name, ReferenceBackend(), tmp_path)
     np.testing.assert_allclose(here, there, rtol=1e-3)

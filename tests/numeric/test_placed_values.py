@@ -11,7 +11,7 @@ import pytest
 
 import netloom
 from compiler.core.diagnostics import ModelError
-from tests.grids import diagonal
+from tests.grids import diagonal, together
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -85,14 +85,21 @@ def pairs_of(connect: str) -> npt.NDArray[np.bool_]:
     return ~np.isnan(matrix(simulation("1 mV", sparse).projections["p"]))
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
-    ("delay", "expected"),
-    [
-        ("{value: distance / speed * 1 ms, round: nearest}", np.floor(D / 0.2 / 0.5 + 0.5)),
-        ('{value: "1 ms * max(j - i + 3 * x_i - w_to + h_from, 0)", round: nearest}', None),
-        ("{value: 0.5 ms * (n_from - n + n_to - 20 + (1 if y_j == 2 else c_i)), round: nearest}", (Y == 2) + 0 * D),
-    ],
+    ("delay", "expected", "target"),
+    diagonal(
+        together(
+            [
+                ("{value: distance / speed * 1 ms, round: nearest}", np.floor(D / 0.2 / 0.5 + 0.5)),
+                ('{value: "1 ms * max(j - i + 3 * x_i - w_to + h_from, 0)", round: nearest}', None),
+                (
+                    "{value: 0.5 ms * (n_from - n + n_to - 20 + (1 if y_j == 2 else c_i)), round: nearest}",
+                    (Y == 2) + 0 * D,
+                ),
+            ]
+        ),
+        ["cpu", "reference"],
+    ),
 )
 def test_delays(delay: str, expected: npt.NDArray[np.float64] | None, target: str) -> None:
     if expected is None:

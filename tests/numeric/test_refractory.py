@@ -7,6 +7,7 @@ import pytest
 
 import netloom
 from compiler.core.diagnostics import ModelError
+from tests.grids import diagonal, together
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
@@ -27,15 +28,19 @@ def model(refractory: str) -> netloom.Model:
     return netloom.load(TEXT.replace("REFRACTORY", refractory))
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
-    ("refractory", "values"),
-    [
-        ("0 ms", [4, 5, 6, 7, 8, 9]),
-        ("{while: v > 3}", [4]),
-        ("{while: v > 6}", [4, 5, 6]),  # 4 and 5 are over at once; the period of 6 goes on
-        ("{while: v != 8}", None),  # the period of 8 lasts until 8 comes again
-    ],
+    ("refractory", "values", "target"),
+    diagonal(
+        together(
+            [
+                ("0 ms", [4, 5, 6, 7, 8, 9]),
+                ("{while: v > 3}", [4]),
+                ("{while: v > 6}", [4, 5, 6]),  # 4 and 5 are over at once; the period of 6 goes on
+                ("{while: v != 8}", None),  # the period of 8 lasts until 8 comes again
+            ]
+        ),
+        ["cpu", "reference"],
+    ),
 )
 def test_spikes(refractory: str, values: list[int] | None, target: str) -> None:
     """v counts from 0 to 9, and over again: the spikes of four rounds."""
@@ -80,16 +85,20 @@ def spikes_of(refractory: str, values: str, target: str, precision: str) -> tupl
     return [[round(float(t) / 0.5) for t in times[neurons == i]] for i in range(6)], given
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize(
-    ("refractory", "values", "steps"),
-    [
-        ("t_ref", "[0 ms, 0.5 ms, 1 ms, 2 ms, 3.5 ms, 60 ms]", [0, 1, 2, 4, 7, 120]),
-        ("{time: 2 * t_ref}", '"self.i * 0.25 ms"', [0, 1, 2, 3, 4, 5]),
-        ("{time: t_ref, round: nearest}", "{uniform: {low: 1 ms, high: 4 ms}}", None),
-        ("{time: t_ref + 1 ms, round: nearest}", "{normal: {mean: 1 ms, std: 2 ms, min: -1 ms}}", None),
-    ],
+    ("refractory", "values", "steps", "target", "precision"),
+    diagonal(
+        together(
+            [
+                ("t_ref", "[0 ms, 0.5 ms, 1 ms, 2 ms, 3.5 ms, 60 ms]", [0, 1, 2, 4, 7, 120]),
+                ("{time: 2 * t_ref}", '"self.i * 0.25 ms"', [0, 1, 2, 3, 4, 5]),
+                ("{time: t_ref, round: nearest}", "{uniform: {low: 1 ms, high: 4 ms}}", None),
+                ("{time: t_ref + 1 ms, round: nearest}", "{normal: {mean: 1 ms, std: 2 ms, min: -1 ms}}", None),
+            ]
+        ),
+        ["cpu", "reference"],
+        ["float32", "float64"],
+    ),
 )
 def test_each_neuron_has_its_own(
     refractory: str, values: str, steps: list[int] | None, target: str, precision: str

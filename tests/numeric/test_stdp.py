@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.grids import diagonal
+from tests.grids import diagonal, together
 from tests.numeric.simulated import model_of, run, simulate, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, Oracle, model_text, pairs_of, trains, weights
 
@@ -29,9 +29,10 @@ synapses:
 """
 
 
-@both
-@precisions
-@pytest.mark.parametrize(("delay", "back"), [(0, 0), (7, 0), (3, 5), (0, 11)])
+@pytest.mark.parametrize(
+    ("delay", "back", "target", "precision"),
+    diagonal(together([(0, 0), (7, 0), (3, 5), (0, 11)]), ["cpu", "reference"], ["float64", "float32"]),
+)
 def test_the_window_pair_by_pair(tmp_path: Path, target: str, precision: str, delay: int, back: int) -> None:
     """One presynaptic spike each, at another time, and one of the target: dw(t_post - t_pre), both delayed."""
     n, at = 41, 100

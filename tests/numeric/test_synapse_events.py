@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import netloom
-from tests.grids import diagonal
+from tests.grids import diagonal, together
 from tests.numeric.simulated import Array, model_of, start
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -146,15 +146,19 @@ numerics: {precision: float64}
 """
 
 
-@both
 @pytest.mark.parametrize(
-    ("rule", "storage"),
-    [
-        *(("fixed_probability: {p: 0.4", s) for s in ("sparse", "bitmask", "procedural")),
-        *(("all_to_all: {autapses: true", s) for s in ("bitmask", "procedural")),
-        ("fixed_outdegree: {number: 3, multapses: false", "procedural"),
-        *(("conv2d: {kernel: 3, padding: 1", s) for s in ("sparse", "toeplitz")),
-    ],
+    ("rule", "storage", "target"),
+    diagonal(
+        together(
+            [
+                *(("fixed_probability: {p: 0.4", s) for s in ("sparse", "bitmask", "procedural")),
+                *(("all_to_all: {autapses: true", s) for s in ("bitmask", "procedural")),
+                ("fixed_outdegree: {number: 3, multapses: false", "procedural"),
+                *(("conv2d: {kernel: 3, padding: 1", s) for s in ("sparse", "toeplitz")),
+            ]
+        ),
+        ["cpu", "reference"],
+    ),
 )
 def test_targets_answer_whatever_the_storage(tmp_path: Path, target: str, rule: str, storage: str) -> None:
     """Statements at spikes and events of targets, where connections are found by their sources alone."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import diagonal, together
 from tests.numeric.simulated import simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -51,8 +52,9 @@ projections:
 """
 
 
-@both
-@pytest.mark.parametrize(("delay", "back"), [(0, 0), (2, 0), (0, 3)])
+@pytest.mark.parametrize(
+    ("delay", "back", "target"), diagonal(together([(0, 0), (2, 0), (0, 3)]), ["cpu", "reference"])
+)
 def test_the_table_of_the_documentation(tmp_path: Path, target: str, delay: int, back: int) -> None:
     """The source in steps 3 and 7, the target in 5 and 7, as they reach the synapse; with delays the spikes come
     earlier by as much, so that the table is the same."""

@@ -9,6 +9,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal, together
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
@@ -60,9 +61,10 @@ def matrix(done: Simulated, projection: str, ends: str, variable: str, hole: boo
     return found
 
 
-@BOTH
-@pytest.mark.parametrize("storage", ["", "storage: sparse"])
-@pytest.mark.parametrize(("ends", "hole"), [("ab", False), ("aa", False), ("aa", True)])
+@pytest.mark.parametrize(
+    ("ends", "hole", "target", "storage"),
+    diagonal(together([("ab", False), ("aa", False), ("aa", True)]), ["cpu", "reference"], ["", "storage: sparse"]),
+)
 def test_all_to_all(tmp_path: Path, target: str, storage: str, ends: str, hole: bool) -> None:
     """The forward weights as they are after all that happens at the event, whichever projection stands first."""
     settings = ", ".join(x for x in ("autapses: false" if hole else "", storage) if x)

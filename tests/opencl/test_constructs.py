@@ -13,6 +13,7 @@ from backends.opencl import compile as opencl_compile
 from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
 from tests.constructs import CONSTRUCTS
+from tests.grids import one_in
 
 pytestmark = pytest.mark.usefixtures("device")
 QUICK = ("fixed degrees", "fixed total", "rule", "pairs", "convolutions", "delays", "synapse stdp_triplet", "records")
@@ -27,7 +28,7 @@ def without_optimization() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", one_in(2, QUICK))
 @pytest.mark.usefixtures("without_optimization")
 def test_opencl_gives_the_bits_of_the_reference(tmp_path: Path, name: str) -> None:
     model = construct(name, tmp_path, "float32")

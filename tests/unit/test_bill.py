@@ -34,6 +34,7 @@ from compiler.runtime.resources.room import Room, disk_room, memory_room
 from netloom import run
 from tests.construct_runs import construct
 from tests.constructs import CONSTRUCTS
+from tests.grids import one_in
 from tests.numeric.simulated import model_of
 from tests.work import at_most
 
@@ -191,7 +192,7 @@ def test_spikes_of_a_known_rate(tmp_path: Path) -> None:
     assert spikes.note == "5 neurons, 1 s, if each fires at 10 Hz"
 
 
-@pytest.mark.parametrize("name", CONSTRUCTS)
+@pytest.mark.parametrize("name", one_in(3, CONSTRUCTS))
 def test_every_construct(name: str, tmp_path: Path) -> None:
     """Every rule and every storage, convolutions among them."""
     check_arrays(construct(name, tmp_path, "float32"))

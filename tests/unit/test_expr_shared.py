@@ -24,6 +24,7 @@ from compiler.expr.simplify import has_random, simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS
 from compiler.passes.pipeline.lower import lower
+from tests.grids import diagonal, together
 from tests.numeric.simulated import model_of, simulate
 from tests.work import at_most
 
@@ -152,15 +153,19 @@ def doubled(op: str, depth: int, first: str) -> list[str]:
     return [first, *(f"a{k} {op} a{k}" for k in range(depth))]
 
 
-@pytest.mark.parametrize("method", ["auto", "exact", "exponential_euler", "euler", "rk2", "rk4"])
 @pytest.mark.parametrize(
-    ("op", "first", "rhs"),
-    [
-        ("+", "x", "-{a} / tau"),
-        ("*", "x + 1", "{a} / tau"),
-        ("+", "y", "(1 - x * {a}) / tau"),
-        ("+", "y * x", "{a} / tau"),
-    ],
+    ("method", "op", "first", "rhs"),
+    diagonal(
+        ["auto", "exact", "exponential_euler", "euler", "rk2", "rk4"],
+        together(
+            [
+                ("+", "x", "-{a} / tau"),
+                ("*", "x + 1", "{a} / tau"),
+                ("+", "y", "(1 - x * {a}) / tau"),
+                ("+", "y * x", "{a} / tau"),
+            ]
+        ),
+    ),
 )
 def test_deep_models(method: str, op: str, first: str, rhs: str, tmp_path: Path) -> None:
     """Checked and lowered at once, or refused where an expression would have to be written out."""

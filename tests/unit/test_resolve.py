@@ -21,6 +21,7 @@ from compiler.frontend.resolve.use import LibraryFinder
 from compiler.frontend.resolve.values import value_of
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, from_plain, to_plain
 from compiler.frontend.yaml.yaml12 import load_file, load_text
+from tests.grids import one_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -754,7 +755,7 @@ def test_repeat_refusals(repeat: str, expected: list[str]) -> None:
 # ---------------------------------------------------------------------------------------- overall
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "models").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", one_in(3, sorted((REPOSITORY / "models").glob("*.yaml"))), ids=lambda p: p.stem)
 def test_models_resolve(path: Path) -> None:
     sink = Sink()
     root = load_file(path, sink)

@@ -23,6 +23,7 @@ from compiler.passes.fusion.reuse_arrays import reused
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.strategies.pins import Pin, problem_digest
 from tests.evaluate_graph import Values, evaluate_graph
+from tests.grids import diagonal, together
 
 OTHERS = frozenset(p.name for p in passes_for() if p.optional and p.name != "window_choices")
 MODEL = """
@@ -209,9 +210,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("row", "rows", "col", "pitch"), [(0, 10, 0, 12), (-3, 9, -1, 20), (3, 4, 5, 4), (7, 8, -4, 28), (-4, 18, 0, 12)]
+    ("row", "rows", "col", "pitch", "n", "samples", "c", "valid", "channels"),
+    diagonal(
+        together([(0, 10, 0, 12), (-3, 9, -1, 20), (3, 4, 5, 4), (7, 8, -4, 28), (-4, 18, 0, 12)]),
+        together([(0, 1, 0, 3, 3), (1, 2, 1, 2, 4)]),
+    ),
 )
-@pytest.mark.parametrize(("n", "samples", "c", "valid", "channels"), [(0, 1, 0, 3, 3), (1, 2, 1, 2, 4)])
 def test_windows_are_spread_where_they_are_staged(
     stage: Path, row: int, rows: int, col: int, pitch: int, n: int, samples: int, c: int, valid: int, channels: int
 ) -> None:
