@@ -698,12 +698,12 @@ _TURNED = {"stride": [1, 2, 3], "padding": [0, 1], "output_padding": [0, 1], "di
 GROUPS: Mapping[str, list[Head]] = MappingProxyType({
     **{f"conv1d_{k}": convs(1, (11,), kernel=[k], **_CONV1D) for k in (1, 2, 4)},
     **{f"conv2d_{n}": convs(2, (7, 6), kernel=[k], **_CONV2D) for n, k in (("1", 1), ("3", 3), ("2x3", (2, 3)))},
-    **{f"conv3d_{n}": convs(3, (4, 5, 4), kernel=[k], **_CONV3D)
+    **{f"conv3d_{n}": convs(3, (5, 5, 4), kernel=[k], **_CONV3D)
        for n, k in (("2", 2), ("1x3x2", (1, 3, 2)), ("3x1x1", (3, 1, 1)))},
     "transpose1d": transposes(1, (5,), kernel=[2, 3], **{**_TURNED, "padding": [0, 1, (1, 0)]}),
     **{f"transpose2d_{n}": transposes(2, (4, 3), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1)]})
        for n, k in (("3", 3), ("4x2", (4, 2)))},
-    **{f"transpose3d_{n}": transposes(3, (3, 2, 4), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1, 0, 1)]})
+    **{f"transpose3d_{n}": transposes(3, (3, 3, 4), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1, 0, 1)]})
        for n, k in (("2", 2), ("3x1x2", (3, 1, 2)))},
     **{f"{kind}_pool{rank}d": list(pools(f"{kind}_pool{rank}d", (3, 8, 7, 5)[: rank + 1], **POOLING[rank],
                                          **(COUNTED if kind == "avg" else {})))
