@@ -439,6 +439,18 @@ MUTANTS = (
         ("tests/unit/test_spread_chains.py::test_matrices_that_no_block_can_have_are_spread",),
     ),
     Mutant(
+        "chains at the same time",
+        ("compiler.passes.program.persistent_rnn:_abreast",),
+        _always([]),
+        ("tests/unit/test_spread_chains.py::test_directions_run_at_the_same_time",),
+    ),
+    Mutant(
+        "sums joined within a warp",
+        ("compiler.strategies.spread_rnn:_fold",),
+        _always(1),
+        ("tests/unit/test_spread_chains.py::test_threads_of_a_warp_join_their_sums",),
+    ),
+    Mutant(
         "what a last step makes for nobody is in no chain",
         ("backends.cuda.persistent.rnn_links:_wanted",),
         lambda _: lambda program, phase, loop, each: range(len(each)),

@@ -4,7 +4,7 @@ Assumes: a merged program; WORK arrays are only live inside one run of one phase
 Guarantees: offsets are 64-byte aligned; STATE, WEIGHT, CONST, EVENT, DATA, RECORD and SYNAPSE arrays never
 share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap. A part of an
 array lies in it, wherever that begins; its uses are uses of the whole. What steps of a loop pass on is live in all of
-it.
+it; what loops use that run at the same time, in all of them.
 Does not: allocate.
 """
 
@@ -55,9 +55,11 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
                 spans[name] = spans.get(name, (clock, clock))[0], clock
             clock += 1
         for loop in phase.loops:
+            together = [x for x in phase.loops if x is loop or x.name in loop.beside]
+            low, high = begin + min(x.first for x in together), begin + max(x.last for x in together) - 1
             for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names, loop.pays):
                 first, last = spans[name]
-                spans[name] = (min(first, begin + loop.first), max(last, begin + loop.last - 1))
+                spans[name] = (min(first, low), max(last, high))
         for name, span in spans.items():
             lives[name].append(span)
     return lives

@@ -2,7 +2,9 @@
 
 Groups of blocks take a few samples each through all steps. A block of a group has a power of two of the outputs of each
 product, and the part of the matrices for them in shared memory; what a step gives is read by all blocks of the group
-after their barrier. Within a block, threads sum EIGHT outputs of EIGHT samples each, over a part of the terms.
+after their barrier. Within a block, threads sum EIGHT outputs of EIGHT samples each, over a part of the terms; threads
+of a warp join their parts at once. Where several loops do not need each other, as the directions of a bidirectional
+layer, each may have a part of the processors, so that they run at the same time.
 
 Assumes: stages (backends/cuda/persistent/rnn_plan.py) as their outputs and panels: products that multiply the same
 values.
@@ -27,6 +29,7 @@ THREADS: Final = 256
 """Of a block."""
 RECORDS: Final = 16 << 10
 """Bytes of shared memory that the stages of a chain may take, where their number is not known."""
+_WARP: Final = 32
 _BANKS: Final = 32
 _LANES: Final = 8
 """Threads that read 16 bytes of shared memory each at once."""
@@ -59,11 +62,11 @@ class Division:
     samples: int
 
     @staticmethod
-    def of(members: int, samples: int, processors: int) -> Division | None:
-        """The division that uses all processors, if there are enough samples."""
-        if members > processors:
+    def of(members: int, samples: int, processors: int, loops: int = 1) -> Division | None:
+        """The division that uses all processors, if there are enough samples, or the part of one of `loops`."""
+        if members * loops > processors:
             return None
-        each = -(-samples // (processors // members))
+        each = -(-samples // (processors // loops // members))
         return Division(members, min(samples, -(-each // EIGHT) * EIGHT), samples)
 
     @property
@@ -78,9 +81,9 @@ class Division:
 @dataclass(frozen=True)
 class Arrangement:
     """How a block sums a stage: `side` panels side by side, each by `tiles` x `ways` threads, `across` tiles for all of
-    its lines; `part`: reals between parts of sums. `chunk` units of values of a panel at a time, `line` reals from
-    sample to sample, `depth` chunks ahead. `sums`, `values`: reals that these take; `once`: all panels side by side, so
-    that sums may take the place of values."""
+    its lines, of which `fold` in a warp join theirs; `part`: reals between parts of sums. `chunk` units of values of a
+    panel at a time, `line` reals from sample to sample, `depth` chunks ahead. `sums`, `values`: reals that these take;
+    `once`: all panels side by side, so that sums may take the place of values."""
 
     side: int = 1
     tiles: int = 1
@@ -94,6 +97,12 @@ class Arrangement:
     sums: int = 0
     values: int = 0
     once: bool = True
+    fold: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Of each sum."""
+        return self.ways // self.fold
 
     def pitch(self, units: int) -> int:
         """Units from one line to the next one, so that threads that read at once read different banks."""
@@ -119,10 +128,16 @@ def arranged(stage: Stage, division: Division, unit: int) -> Iterator[Arrangemen
     while ways > 0:
         for turns, depth in ((2, DEPTH), (1, DEPTH), (1, 2)):
             chunk = min(units, ways * turns)
-            x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth, once=passes == 1)
+            x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth)
+            x = replace(x, once=passes == 1, fold=_fold(tiles, ways, THREADS // side))
             line = x.pitch(chunk) * unit
-            yield replace(x, line=line, sums=stage.products * ways * part, values=depth * side * each * line)
+            yield replace(x, line=line, sums=stage.products * x.parts * part, values=depth * side * each * line)
         ways //= 2
+
+
+def _fold(tiles: int, ways: int, threads: int) -> int:
+    """Threads of a warp that sum the same tile: 1, where these are not a power of two, or a warp has others, too."""
+    return _WARP // tiles if tiles in (1, 2, 4, 8, 16) and not (ways * tiles) % _WARP and not threads % _WARP else 1
 
 
 @dataclass(frozen=True)
@@ -171,13 +186,16 @@ class Spread:
     microseconds: float
 
 
-def best(stages: Sequence[tuple[Stage, int]], samples: int, real_bytes: int, device: Target) -> Spread | None:
-    """For stages with matrices of their own, and how often each is run; None, where they do not fit."""
+def best(
+    stages: Sequence[tuple[Stage, int]], samples: int, real_bytes: int, device: Target, loops: int = 1
+) -> Spread | None:
+    """For stages with matrices of their own, and how often each is run; None, where they do not fit. `loops`: how many
+    run at the same time, each on a part of the device."""
     found: list[Spread] = []
     most = max(s.outs for s, _ in stages)
     reals = (device.shared_block - RECORDS) // real_bytes
     for bits in range(1, most.bit_length()):
-        division = Division.of(-(-most // (1 << bits)), samples, device.processors)
+        division = Division.of(-(-most // (1 << bits)), samples, device.processors, loops)
         fit = division and fitting([s for s, _ in stages], division, 16 // real_bytes, reals)
         if division and fit:
             each = zip(stages, fit[0], strict=True)

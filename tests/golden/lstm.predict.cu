@@ -587,14 +587,13 @@ NL_FN void nl_next_record(nl_cursor &at, const nl_turns &c) {
 }
 
 /* Moves the words of a record that has arrived, by the warp that has fetched it. A record begins with how many these
-   are; behind its `bytes` in memory is, for each of them, how much further on it is in each turn (times 2^16),
-   and which word. */
-NL_FN void nl_move(char *record, const nl_cursor &at, int bytes) {
-    const nl_i64 *const moves = nl_global((const nl_i64 *)(at.at + bytes));
+   are; `moves`, which stand behind it in memory, are for each of them how much further on it is in each turn (times
+   2^16), and which word. */
+NL_FN void nl_move(char *record, nl_i32 turn, const nl_i64 *moves) {
     const int many = *(const nl_i32 *)record;
 #pragma unroll 1
     for (int m = threadIdx.x % 32; m < many; m += 32)
-        ((nl_i64 *)record)[moves[m] & ((1 << 16) - 1)] += at.turn * (moves[m] >> 16);
+        ((nl_i64 *)record)[moves[m] & ((1 << 16) - 1)] += turn * (moves[m] >> 16);
     __syncwarp();
 }
 
@@ -851,7 +850,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS) {
                     if (s + out > 0) continue;
                     nl_arrived_here();
                     if (n + 1 == c.stages) continue;
-                    nl_move(records + here, next, c.record);
+                    nl_move(records + here, next.turn, nl_global((const nl_i64 *)(next.at + c.record)));
                     if (n + 2 < c.stages) {
                         nl_next_record(next, c.turns);
                         nl_fetch_record(records + before, next, c.record);

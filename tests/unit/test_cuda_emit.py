@@ -540,7 +540,13 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
     touches, alone = (
         [touched(program.templates, program.tables, [x], {}, others) for x in train.launches] for others in (shared, {})
     )
-    apart = conflicts(touches)
+    apart = conflicts(alone, touches)
+    for n, own in enumerate(alone):  # exactly those that touch memory in common, and do not both read it
+        for m, other in enumerate(alone[:n]):
+            pairs = [(a, b) for a in own.names for b in other.names if a == b or b in shared.get(a, ())]
+            changed = {*own.written, *other.written}
+            met = any({a, b} & changed and (a in own.written or b in other.written) for a, b in pairs)
+            assert (m in apart[n]) is (n in apart[m]) is met, (n, m)
     assert any(len(x) < len(apart) for x in apart) and all(n in x for n, x in enumerate(apart))
     both = [
         (shared[name], t.written) for t, own in zip(touches, alone, strict=True) for name in own.written & {*shared}

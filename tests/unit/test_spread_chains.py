@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,13 +15,16 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.spread_table import spread_walk
+from backends.cuda.run.load_plan import in_turn, launched_at_once
 from compiler.ir.level2.batch_independence import product_of
-from compiler.ir.level2.program import ArrayFormal, Merged, Mode, Phase
+from compiler.ir.level2.dependence import Touched, touched
+from compiler.ir.level2.program import ArrayFormal, Loop, Merged, Mode, Phase
+from compiler.layout.plan_memory import overlaps, place
 from compiler.strategies.spread_rnn import EIGHT
 from tests.chain_tables import Table, in_order
 from tests.grids import diagonal
 from tests.recurrent import Network
-from tests.unit.test_chains import ROOM, device_words, phase_of, program_of, scheduled, unrolled
+from tests.unit.test_chains import H200, ROOM, device_words, phase_of, program_of, scheduled, unrolled
 
 
 def panels_of(table: Table, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +68,8 @@ def summed(
     """The sums of a stage as the threads of a block make them: (product, sample, output)."""
     stage = table.stages[n]
     panels, products = panels_of(table, n)
-    sums = np.full(stage["products"] * stage["ways"] * stage["part"], np.nan)
+    parts = stage["ways"] // stage["fold"]
+    sums, many = (np.zeros(stage["products"] * parts * stage["part"]) for _ in range(2))
     for panel, way, row, sample, down in threads(stage, len(panels)):
         f = panels[panel]
         units = -(-f["terms"] // unit)
@@ -78,13 +83,16 @@ def summed(
             if line >= f["rows"]:
                 continue
             w = kept[f["at"] + line * f["pitch"] + terms]
-            place = (products[f["first"] + (line >> stage["bits"])] * stage["ways"] + way) * stage["part"]
+            part = products[f["first"] + (line >> stage["bits"])] * parts + way // stage["fold"]
+            place = part * stage["part"]
             for s in range(sample, each, down):
                 at = place + (s << stage["bits"]) + (line & (1 << stage["bits"]) - 1)
-                assert s < sample + EIGHT * down and np.isnan(sums[at])  # a thread of its own
-                sums[at] = w @ x[s, terms]
-    parts = sums.reshape(stage["products"], stage["ways"], stage["part"])
-    return parts.sum(1)[:, : samples << stage["bits"]].reshape(stage["products"], samples, 1 << stage["bits"])
+                assert s < sample + EIGHT * down
+                sums[at] += w @ x[s, terms]
+                many[at] += 1
+    assert set(many) <= {0, stage["fold"]}  # threads of its own, of one warp
+    whole = sums.reshape(stage["products"], parts, stage["part"]).sum(1)
+    return whole[:, : samples << stage["bits"]].reshape(stage["products"], samples, 1 << stage["bits"])
 
 
 def expected(program: Merged, phase: Phase, launches: range, arrays: dict[str, np.ndarray]) -> Iterator[np.ndarray]:
@@ -179,6 +187,59 @@ def test_matrices_that_no_block_can_have_are_spread(tmp_path: Path) -> None:
     assert len(forwards) == 2 and not any(x.pays for x in forwards)  # a launch of each step is fast, too
 
 
+def test_threads_of_a_warp_join_their_sums(tmp_path: Path) -> None:
+    """So that no sum has more parts than a block has warps, where a warp has whole tiles."""
+    program = program_of(tmp_path, Network("lstm", 128, 4))
+    words, kernels, shapes = device_words(program)[0], emit(program).kernels, shapes_of(program)
+    for phase in program.phases:
+        for chain in phase.chains:
+            found = spread_walk(program, kernels, phase, chain, words, shapes, H200.processors, ROOM)
+            assert found is not None
+            for stage in Table.of(found).stages:
+                assert not stage["panels"] or stage["ways"] // stage["fold"] <= BLOCK // 32 < stage["ways"]
+
+
+def test_directions_run_at_the_same_time(tmp_path: Path) -> None:
+    """Each on a part of the processors, as long as they are not other layers' steps; their arrays share no memory."""
+    n = Network("lstm", 128, 4, layers=2, bidirectional=True)
+    program = program_of(tmp_path, n)
+    words, kernels, shapes = device_words(program)[0], emit(program).kernels, shapes_of(program)
+    shared = overlaps(program, place(program, {}))
+    assert shared
+    for phase in program.phases:
+        names = [x.beside for x in phase.loops]
+        assert len(names) == (4 if phase.name == "eval" else 8 if phase.name == "train" else 0)
+        assert all(len(x) == 2 and names.count(x) == 2 for x in names)
+        for chain in phase.loops:
+            found = spread_walk(program, kernels, phase, chain, words, shapes, H200.processors, ROOM)
+            assert found is not None and found.blocks <= H200.processors // 2 < found.blocks + chain.spread
+            (other,) = (x for x in phase.loops if x.name in chain.beside and x is not chain)
+            own, its = (touched_by(program, phase, x) for x in (chain, other))
+            assert not own.needs(its) and not its.needs(own)
+            assert not {y for x in own.names for y in shared.get(x, ())} & its.names - own.names
+    alone = program_of(tmp_path, replace(n, bidirectional=False))
+    assert not any(x.beside for p in alone.phases for x in p.loops)
+
+
+def touched_by(program: Merged, phase: Phase, loop: Loop) -> Touched:
+    return touched(program.templates, program.tables, phase.launches[loop.first : loop.last], {})
+
+
+def test_chains_that_wait_for_blocks_run_in_turn(tmp_path: Path) -> None:
+    """But for those that have the processors divided: blocks that wait for others always have these on a processor."""
+    program = program_of(tmp_path, Network("gru", 256, 3, layers=2, bidirectional=True))
+    device = SimpleNamespace(room=lambda name: ROOM, target=H200)
+    kernels, shapes = emit(program).kernels, shapes_of(program)
+    phase = phase_of(program, "train")
+    units = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes)  # type: ignore[arg-type]
+    chains = [n for n, x in enumerate(units) if x.walk is not None]
+    assert len(chains) == 8
+    for n, apart in enumerate(in_turn(units, [frozenset({n}) for n in range(len(units))])):
+        chain = units[n].chain
+        expected = {m for m in chains if units[m].chain.name not in chain.beside} if chain is not None else set()
+        assert apart == {n} | expected and len(expected) in (0, 6)
+
+
 def test_a_device_with_fewer_processors_launches(tmp_path: Path) -> None:
     program = program_of(tmp_path, Network("lstm", 128, 4))
     words, kernels, shapes = device_words(program)[0], emit(program).kernels, shapes_of(program)
@@ -204,7 +265,7 @@ def spreaded(program: Merged) -> Merged:
 def room(table: Table, stage: np.void, each: int, real_bytes: int) -> None:
     """What a stage has on chip lies apart, but sums where values were, if all panels are summed at once."""
     end = table.head["records"] // real_bytes
-    sums = table.head["sums"] + stage["products"] * stage["ways"] * stage["part"]
+    sums = table.head["sums"] + stage["products"] * (stage["ways"] // stage["fold"]) * stage["part"]
     values = table.head["values"] + stage["depth"] * stage["side"] * each * stage["line"]
     assert sums <= (end if stage["panels"] <= stage["side"] else table.head["values"]) and values <= end
     assert not table.head["values"] * real_bytes % 16 and not table.head["records"] % 16

@@ -16,7 +16,7 @@ KEPT: Final = structure("from:u8 by_out,by_term:i8 outs,terms,at,pitch,bits,unus
 PANEL: Final = structure("values:u8 by_sample:i8 terms,at,pitch,rows,first,unused,unused_2,unused_3:i4")
 STAGE: Final = structure(
     "moves,what,outs,bits,panels,side,ways,tiles,across,part,line,chunk,chunks,meets,rows,reads:i4 "
-    "products,depth,wide,terms:i4"
+    "products,depth,wide,terms,fold,unused,unused_2,unused_3:i4"
 )
 SPREAD: Final = structure(
     "samples:i8 members,matrices,stages,record,sums,values,records,end,many,times,line,unused,unused_2,unused_3:i4"

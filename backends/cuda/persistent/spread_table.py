@@ -125,7 +125,7 @@ class _Packer:
         head["panels"], head["products"] = len(panels), len(x.factors)
         head["meets"], head["rows"], head["reads"] = self._meets(x), rows.nbytes, len(near)
         head["wide"], head["terms"] = min(a.chunk - 1, 31).bit_length(), self._whole(panels)
-        for name in ("side", "ways", "tiles", "across", "part", "line", "chunk", "chunks", "depth"):
+        for name in ("side", "ways", "tiles", "across", "part", "line", "chunk", "chunks", "depth", "fold"):
             head[name] = getattr(a, name)
         return np.concatenate([y.view(np.uint8) for y in (head, rows, near, made, products)])
 
@@ -142,7 +142,8 @@ def spread_walk(
 ) -> Walk | None:
     """A chain that is spread over blocks as one launch, from the tables with device addresses; None where it has no
     stages, or what a block needs does not fit into `room` bytes of shared memory."""
-    schedule, division = shapes.of[phase.name, chain.first], Division.of(chain.spread, chain.samples, processors)
+    schedule = shapes.of[phase.name, chain.first]
+    division = Division.of(chain.spread, chain.samples, processors, chain.abreast)
     if schedule is None or division is None:
         return None
     read = ReadChain(program, kernels, schedule, tables, shapes)
@@ -158,7 +159,7 @@ def spread_walk(
         return packer, made
 
     packer, made = records(lambda _: Arrangement())
-    beside = 2 * made.size + spread.SPARE * BLOCK
+    beside = 2 * made.turns[-1] + spread.SPARE * BLOCK
     places = 8 * division.each * max(len(s.panels) for s in stages)
     found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes)
     if found is None:

@@ -42,11 +42,20 @@ Pattern = tuple[tuple[int, int], ...] | None
 """(launch, step) of the launches that are not in every step, steps counted from the first; None: waves."""
 
 
+class Blocks(StrEnum):
+    """Whether the blocks of a kernel wait for each other, so that all have to run at the same time: then it is launched
+    as cooperative, unless there is room for them beside those of all others that wait and may run then."""
+
+    FREE = "free"
+    WAIT = "wait"
+    ROOM = "room"
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """One call with its addresses; `label` names what it runs for messages; `shared`: bytes of dynamic
-    shared memory; `together`: all blocks have to run at the same time. (rows, jobs, chunk, memory, group). `by_step`:
-    bytes from the rows, and from what is at `chunk`, of a step of a loop to those of the next."""
+    shared memory. (rows, jobs, chunk, memory, group). `by_step`: bytes from the rows, and from what is at `chunk`, of a
+    step of a loop to those of the next."""
 
     function: str
     grid: int
@@ -58,7 +67,7 @@ class KernelCall:
     group: int
     label: str
     shared: int = 0
-    together: bool = False
+    blocks: Blocks = Blocks.FREE
     by_step: tuple[int, int] = (0, 0)
 
     def arguments(self, ahead: int, at: int = 0) -> tuple[int, ...]:
@@ -304,8 +313,8 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
 
 def _launch(device: Device, call: KernelCall | LibraryCall, node: Node, stream: Any) -> frozenset[int]:
     """Launch a call; gives the nodes that a library has added to the graph that is being captured, or the one of blocks
-    that have to run together."""
-    own = isinstance(call, KernelCall) and not call.together
+    that wait for each other."""
+    own = isinstance(call, KernelCall) and call.blocks is Blocks.FREE
     before = frozenset[int]() if own else device.driver.captured(stream.handle)
     if isinstance(call, LibraryCall):
         call.runs[node.at](stream.handle)
@@ -335,7 +344,8 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
             for call in node.launch.calls:
                 found = _launch(device, call, node, stream)
                 others |= found
-                together |= found if isinstance(call, KernelCall) else frozenset()
+                alone = isinstance(call, KernelCall) and call.blocks is Blocks.WAIT
+                together |= found if alone else frozenset()
             marks.append(device.mark(stream))
         for number in sorted(begun - {0}):
             device.stream.wait_for_event(device.mark(streams[number]))

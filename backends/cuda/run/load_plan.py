@@ -25,7 +25,17 @@ from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
-from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, WaveLists, release
+from backends.cuda.run.cuda_graphs import (
+    STEPS,
+    Blocks,
+    KernelCall,
+    LibraryCall,
+    Plan,
+    Timed,
+    WaveKernels,
+    WaveLists,
+    release,
+)
 from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
 from backends.errors import BackendError, NoAlgorithm
@@ -112,13 +122,14 @@ def prepare(
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x) for x in phase.launches] if steps else []
         pairs = paired(known)
-        apart = conflicts([touched(program.templates, program.tables, x.launches, {}, shared) for x in units])
+        apart = _not_beside(program, units, shared)
         free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(units)
         timed = []
         for x, others, besides in zip(units, apart, free, strict=True):
             label, (first, *_) = _label(program, x.launches), x.launches
             if x.walk is not None:
-                timed.append(_chained(out, x.walk, label, others))
+                room = x.chain is not None and x.chain.abreast > 1
+                timed.append(_chained(out, x.walk, label, others, room))
             else:
                 t = first.template
                 place = Place(rows[t], words[t], begins.get((phase.name, x.number), first.lo), x.steps)
@@ -138,12 +149,13 @@ def prepare(
 @dataclass(frozen=True)
 class Unit:
     """What is launched at once: a launch (number `number` of the phase, or a part of it), or those of a chain, as a
-    walk (from launch `number` on). `loop`: the one that it is in."""
+    walk (from launch `number` on) of `chain`. `loop`: the one that it is in."""
 
     launches: tuple[l2.Launch, ...]
     walk: Walk | None = None
     number: int = -1
     loop: l2.Loop | None = None
+    chain: l2.Loop | None = None
 
     @property
     def steps(self) -> int:
@@ -170,7 +182,7 @@ def launched_at_once(
             make, function = (spread_walk, spread.NAME) if loop.spread > 1 else (chain_walk, rnn.NAME)
             walk = make(program, kernels, phase, loop, words, shapes, device.target.processors, device.room(function))
         if walk is not None:
-            found.append(Unit(phase.launches[loop.first : loop.last], walk, loop.first))
+            found.append(Unit(phase.launches[loop.first : loop.last], walk, loop.first, chain=loop))
         else:
             found += [Unit((phase.launches[n],), None, n, loop) for n in range(loop.first, loop.last)]
     return [*found, *(Unit((x,)) for x in phase.launches[done:])]
@@ -197,11 +209,35 @@ def _loops(units: Sequence[Unit]) -> tuple[l2.Loop, ...]:
     return tuple(replace(loop, first=at[0], last=at[-1] + 1) for loop, at in places.items())
 
 
-def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
+def _not_beside(
+    program: l2.Merged, units: Sequence[Unit], shared: Mapping[str, frozenset[str]]
+) -> list[frozenset[int]]:
+    """For each unit those that may not run concurrently with it."""
+    own, wide = (
+        [touched(program.templates, program.tables, x.launches, {}, memory) for x in units] for memory in ({}, shared)
+    )
+    return in_turn(units, conflicts(own, wide))
+
+
+def in_turn(units: Sequence[Unit], apart: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """With the chains that are spread over blocks, which wait for each other, one after the other, but for those that
+    have the processors divided."""
+    chains = [
+        (n, x.chain) for n, x in enumerate(units) if x.chain is not None and x.walk is not None and x.walk.counters
+    ]
+    found = list(apart)
+    for n, chain in chains:
+        found[n] |= {m for m, other in chains if other.name not in chain.beside}
+    return found
+
+
+def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int], room: bool) -> Timed:
+    """`room`: for the blocks of the chain beside those of others."""
     table = out.keep(walk.table)
     counters = out.keep(np.zeros(walk.counters, np.uint32)) if walk.counters else 0
     call = KernelCall(walk.function, walk.blocks, walk.threads, table, 0, walk.samples, counters, 1, label, walk.shared)
-    return Timed((replace(call, together=walk.counters > 0),), 1, 0, others)
+    waiting = Blocks.ROOM if room else Blocks.WAIT
+    return Timed((replace(call, blocks=waiting if walk.counters else Blocks.FREE),), 1, 0, others)
 
 
 def _label(program: l2.Merged, launches: Sequence[l2.Launch]) -> str:

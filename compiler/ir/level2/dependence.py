@@ -168,13 +168,16 @@ def over_steps(touches: Touched, arrays: Iterable[l2.Array], steps: int) -> Touc
     return Touched(wide(touches.read), wide(touches.written), wide(touches.added))
 
 
-def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
+def conflicts(launches: Sequence[Touched], wide: Sequence[Touched] = ()) -> list[frozenset[int]]:
     """For each launch of a phase those that may not run concurrently with it, itself included: of two of them the later
-    one waits, in a step or in one of the next steps."""
+    one waits, in a step or in one of the next steps. `wide`: what they touch, where a write to an array also writes
+    those that share its memory. Two launches that both write where a third array lies, each elsewhere in it, have no
+    conflict: one of each pair is as it is."""
     found: list[set[int]] = [{n} for n in range(len(launches))]
     for n, launch in enumerate(launches):
         for m in range(n):
-            if launch.needs(launches[m]):
+            own = wide[n].needs(launches[m]) or launch.needs(wide[m]) if wide else launch.needs(launches[m])
+            if own:
                 found[n].add(m)
                 found[m].add(n)
     return [frozenset(x) for x in found]

@@ -490,7 +490,8 @@ class Loop:
     `samples`: they keep so many samples of a batch apart (ir/level2/batch_independence.py), so that the loop may run as
     one launch, a chain, in which a block runs all steps for a few samples, concurrently with others (0: not known).
     `pays`: whether that is faster, by estimate; steps then share no part of an array that they make. `spread`: blocks
-    that do so together, each with a part of the outputs of each launch."""
+    that do so together, each with a part of the outputs of each launch. `beside`: names of the loops of the phase that
+    run at the same time, each on a part of the processors, with its own (none: it has all processors)."""
 
     first: int
     last: int
@@ -499,6 +500,12 @@ class Loop:
     samples: int = 0
     pays: bool = False
     spread: int = 1
+    beside: tuple[str, ...] = ()
+
+    @property
+    def abreast(self) -> int:
+        """How many loops run at the same time."""
+        return max(1, len(self.beside))
 
 
 CONNECT_PHASES: Final = ("count", "scan")

@@ -6,8 +6,8 @@ on-chip memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights
 
 Assumes: a merged program with row-major tensors.
 Guarantees: a loop in whose launches samples do not meet (ir/level2/batch_independence.py) knows it, whether a chain
-pays, and whether its matrices are spread over blocks (compiler/strategies/spread_rnn.py): only these depend on sizes,
-not what a chain is. Nothing else changes.
+pays, and whether its matrices are spread over blocks (compiler/strategies/spread_rnn.py), on all processors or beside
+loops that it does not need: only these depend on sizes, not what a chain is. Nothing else changes.
 Does not: reorder launches; consider the memory of a device: a backend may run a chain's launches one by one, in order.
 """
 
@@ -20,6 +20,7 @@ from typing import Final
 
 import compiler.ir.level2.batch_independence as independence
 import compiler.ir.level2.program as l2
+from compiler.ir.level2.dependence import Touched, levels, over_steps, parts_of, touched
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
@@ -45,12 +46,58 @@ class Chained:
 def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
     found = Chained(merged)
     if merged.order is not l2.Order.BITWISE:
-        phases = tuple(
-            replace(p, loops=tuple(_chained(merged, p, loop, device, pins, found) for loop in p.loops))
-            for p in merged.phases
-        )
+        phases = tuple(_phase(merged, p, device, pins, found) for p in merged.phases)
         found.merged = replace(merged, phases=phases)
     return found
+
+
+def _phase(merged: l2.Merged, phase: l2.Phase, device: Target, pins: Pins, made: Chained) -> l2.Phase:
+    loops = [_chained(merged, phase, loop, device, pins, made) for loop in phase.loops]
+    if sum(loop.spread > 1 for loop in loops) > 1:
+        for group in _independent(merged, phase, loops):
+            for n, members in zip(group, _abreast(merged, phase, [loops[n] for n in group], device), strict=False):
+                beside = tuple(loops[k].name for k in group)
+                loops[n] = replace(loops[n], spread=members, beside=beside)
+                subject = _subject(merged, phase, phase.launches[loops[n].first : loops[n].last])
+                verdict = f"{len(group)} walks at the same time, each over {members} blocks"
+                made.decisions.append(Decision("chains", subject, verdict, "they do not need each other"))
+    return replace(phase, loops=tuple(loops))
+
+
+def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -> list[list[int]]:
+    """The numbers of loops that are spread over blocks, as many samples and steps in each list, of which none needs
+    another."""
+    parts, units, done = parts_of(merged.arrays), list[Touched](), 0
+    places: list[int] = []
+    for loop in loops:
+        units += [touched(merged.templates, merged.tables, [x], parts) for x in phase.launches[done : loop.first]]
+        body = touched(merged.templates, merged.tables, phase.launches[loop.first : loop.last], parts)
+        places.append(len(units))
+        units.append(over_steps(body, merged.arrays, loop.steps))
+        done = loop.last
+    level = levels(units)
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for n, loop in enumerate(loops):
+        if loop.pays and loop.spread > 1:
+            found.setdefault((level[places[n]], loop.samples, loop.steps), []).append(n)
+    return [x for x in found.values() if len(x) > 1]
+
+
+def _abreast(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop], device: Target) -> list[int]:
+    """Over how many blocks the matrices of each loop are spread where all run at the same time; none, where that does
+    not fit, or one after the other takes no longer."""
+    alone, together = list[float](), list[spread_rnn.Spread]()
+    for loop in loops:
+        links = independence.links_of(phase.launches[loop.first : loop.last])
+        stages = _sums(merged, links, loop.steps).stages
+        one, part = (
+            spread_rnn.best(stages, loop.samples, merged.precision.bytes, device, many) for many in (1, len(loops))
+        )
+        if one is None or part is None:
+            return []
+        alone.append(one.microseconds)
+        together.append(part)
+    return [x.members for x in together] if max(x.microseconds for x in together) < sum(alone) else []
 
 
 def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, pins: Pins, made: Chained) -> l2.Loop:

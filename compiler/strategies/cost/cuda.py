@@ -211,10 +211,10 @@ LAUNCH_US, LINK_US = 3.0, 1.1
 """A launch that waits for another one; a link of a chain."""
 LAUNCH_TERMS, LINK_TERMS = 7e4, 3.5e4
 """Terms that a processor adds up in a microsecond: in a launch, in a chain."""
-SPREAD_BARRIER_US: Final = 4.5
+SPREAD_BARRIER_US: Final = 3.6
 """Of a stage of a chain that is spread over blocks: until their barrier is passed and first values are there, and its
-points; measured on an H200, as what follows (lstm of 128 and 512 units)."""
-SPREAD_BYTES, SPREAD_TERMS = 4.7e4, 1.2e5
+points; measured on an H200, as what follows (lstm of 256 and gru of 512 units)."""
+SPREAD_BYTES, SPREAD_TERMS = 4.7e4, 1.0e5
 """Bytes of values that a block reads, which another one has just written, and terms that it adds up, in a
 microsecond."""
 
