@@ -150,11 +150,15 @@ def _events(row: Row, events: l2.Events | l2.Every, step: int) -> list[int]:
 
 def run_propagate(row: Row, body: l2.Propagate, step: int) -> None:
     """Deliver the events of step (step - delay)."""
-    always, shared = _conflicts(row, body)
-    drawn: Pairs | None = None
-    if isinstance(body.relation, l2.Procedural):
-        drawn = drawn_again(row, body.relation.rule, body.relation.probability)
-    for event in _events(row, body.events, step):
+    events = _events(row, body.events, step)
+    if not events:
+        return
+    if not row.kept:
+        relation = body.relation
+        again = drawn_again(row, relation.rule, relation.probability) if isinstance(relation, l2.Procedural) else None
+        row.kept.update(conflicts=_conflicts(row, body), drawn=again)
+    (always, shared), drawn = row.kept["conflicts"], row.kept["drawn"]
+    for event in events:
         other, syn = _elements(row, body.relation, event, body.by, drawn)
         own = np.full(len(syn), event, np.int64)
         pre, post = (own, other) if body.by == "pre" else (other, own)

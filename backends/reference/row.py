@@ -9,7 +9,7 @@ Does not: allocate, or depend on phases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,8 @@ class InterpretError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """`arrays` and `names`: memory and array name by array formal; `scalars`: number by column."""
+    """`arrays` and `names`: memory and array name by array formal; `scalars`: number by column; `kept`: what has been
+    worked out and is the same in every step."""
 
     label: str
     formals: tuple[l2.Formal, ...]
@@ -34,6 +35,7 @@ class Row:
     names: Mapping[str, str]
     scalars: Mapping[str, Any]
     real: np.dtype[Any]
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def array_formals(self) -> Mapping[str, l2.ArrayFormal]:
