@@ -29,7 +29,7 @@ LOSSES = (
 OPTIMIZERS = (
     *("sgd: {learning_rate: 0.05}",) * 3,
     "momentum: {learning_rate: 0.05}",
-    "adam: {learning_rate: 0.01, epsilon: 1e-3}",
+    "adam: {learning_rate: 0.05, epsilon: 1}",  # a small one makes steps of what is zero but for rounding
 )
 SETTINGS = ("", "", "", "  clip: {norm: 1}\n", "  penalty: {l2: 1e-2}\n", "  groups: [{of: biases, frozen: true}]\n")
 
