@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -122,6 +122,8 @@ def run_row(row: Row, step: int) -> bool:
             return run_record_trace(row, body, step)
         case l2.EmitScheduled():
             run_emit_scheduled(row, step)
+        case unknown:
+            assert_never(unknown)
     return False
 
 
