@@ -14,10 +14,9 @@ import pytest
 
 from netloom import run
 from tests.property.random_layers import data, layer_model
-from tests.property.test_differential import graph, graphs, layers, no_plots, spiking
+from tests.property.test_differential import graph, graphs, layers, spiking
 
-__all__ = ["no_plots"]
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cc")]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cc", "without_plots")]
 
 MANY, FIRST = (int(os.environ.get(f"NETLOOM_{name}", default)) for name, default in (("RANDOM", "8"), ("FIRST", "0")))
 SEEDS = range(FIRST, FIRST + MANY)
