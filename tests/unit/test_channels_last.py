@@ -158,3 +158,40 @@ def test_large_convolutions_are_moved_by_estimate(tmp_path: Path) -> None:
     assert decision.verdict == "moved" and "convolutions take about" in decision.reason
     shapes = {n.out.name: n.out.shape for n in nodes if isinstance(n, l1.Contract)}
     assert shapes["conv2d_2.sum"] == (64, 14, 14, 64)
+
+
+TURNED = """\
+    - conv2d: {inputs: image, filters: 16, kernel: 3, name: first}
+    - conv2d: {filters: 16, kernel: 5, padding: 2, groups: 16}
+    - permute: {axes: [1, 2, 0]}
+    - layer_norm: {}
+    - dense: {units: 24}
+    - activation: {function: gelu}
+    - dense: {units: 16}
+    - permute: {axes: [2, 0, 1], name: back}
+    - add: {inputs: [first, back]}
+    - conv2d: {filters: 8, kernel: 2}
+    - global_avg_pool: {}
+    - dense: {units: 5, name: logits}
+"""
+
+
+def test_turned_tensors_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The channels of a block of ConvNeXt come last between its permutations already: those of the others follow, and
+    nothing is turned any more."""
+    head, rest = NETWORK.split("  layers:\n")
+    graph = graph_of(tmp_path, f"{head}  layers:\n{TURNED}train:{rest.split('train:')[1]}")
+    after = moved(graph, monkeypatch, float("inf"))
+    shapes = {n.out.name: n.out.shape for n in after.nodes if isinstance(n, l1.Contract)}
+    assert shapes["first.sum"] == (4, 10, 10, 16) and shapes["dense_1.sum"] == (4, 10, 10, 24)
+
+    def turned(nodes: tuple[l1.Node, ...]) -> list[str]:
+        return [n.out.name for n in nodes if isinstance(n, l1.Map) and n.out.batched and any(map(_turns, n.maps))]
+
+    assert turned(graph.nodes) and not turned(after.nodes)
+    _same_values(graph, after, 8)
+
+
+def _turns(axes: tuple[int | None, ...]) -> bool:
+    places = [a for a in axes if a is not None]
+    return places != sorted(places)

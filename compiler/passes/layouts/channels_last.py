@@ -5,11 +5,11 @@ take as they are (compiler/strategies/cuda/stored_products.py).
 
 Assumes: gather form; maps are fused; a target without lanes, that stores bf16.
 Guarantees: a part of a graph (tensors of a batch with three axes or more, connected by the nodes that read and write
-them) has its axis of channels, axis 1, moved behind the others in all of its tensors, or in none: where convolutions
-are faster so by estimate, by more than MARGIN. Rounded weights of its convolutions follow. Index maps follow the axes,
-so that every element is computed from the same ones; only the order of sums changes. Contractions whose windows have
-one element are products without a window. What the host reads or writes, and what other nodes than maps, contractions,
-moves and reshapes touch, keeps its order.
+them, but for maps that turn axes, as `permute`) has its axis of channels, axis 1, moved behind the others in all of its
+tensors, or in none: where convolutions are faster so by estimate, by more than MARGIN. Rounded weights of its
+convolutions follow. Index maps follow the axes, so that every element is computed from the same ones; only the order of
+sums changes. Contractions whose windows have one element are products without a window. What the host reads or writes,
+and what other nodes than maps, contractions, moves and reshapes touch, keeps its order.
 Does not: move axes of weights, of their gradients, or of tensors whose channels are no multiple of CHANNELS: the copy
 engine fetches 16 bytes at least.
 """
@@ -93,7 +93,9 @@ class _Graph:
             here = [x for x in _touched(node) if x in self.candidates]
             for name in here:
                 part.setdefault(name, name)
-                part[root(name)] = root(here[0])
+            alike = [x for x in here if x not in _turned(node)]
+            for name in alike:
+                part[root(name)] = root(alike[0])
         found: dict[str, set[str]] = {}
         for name in part:
             found.setdefault(root(name), set()).add(name)
@@ -142,6 +144,14 @@ def _has_channels(tensor: l1.Tensor) -> bool:
 
 def _touched(node: l1.Node) -> tuple[str, ...]:
     return (*(t.name for t in l1.results(node)), *l1.operands(node))
+
+
+def _turned(node: l1.Node) -> frozenset[str]:
+    """Operands of a map whose axis 1 is not that of the result: they, or it, have another order already."""
+    if not isinstance(node, l1.Map):
+        return frozenset()
+    ways = zip(node.ins, node.maps, strict=True)
+    return frozenset(n for n, axes in ways if len(axes) < 2 or axes[1] != 1) - {node.out.name}
 
 
 def _joined(nodes: tuple[l1.Node, ...], tensors: Mapping[str, l1.Tensor], free: set[str]) -> frozenset[str]:
