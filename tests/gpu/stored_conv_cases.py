@@ -50,6 +50,9 @@ DEPTHWISE = [
     Conv(1, 8, 8, 20, 21, (3, 3), pad=2, dilate=2, groups=8),
     Conv(9, 136, 136, 4, 5, (2, 4), pad=1, groups=136),
     Conv(64, 32, 32, 20, 20, pad=1, groups=32),
+    Conv(2, 72, 72, 15, 14, (7, 7), pad=3, groups=72),
+    Conv(3, 32, 32, 11, 13, (5, 5), pad=4, dilate=2, groups=32),
+    Conv(2, 64, 64, 9, 30, (5, 4), stride=(1, 3), pad=1, groups=64),
 ]
 DEPTHWISE_NAMES = frozenset({depthwise_conv.NAME, depthwise_conv.WEIGHTS})
 PRODUCTS = [Conv(9, 64, 72, 6, 9, (1, 1)), Conv(6, 64, 40, 7, 14, (1, 1))]

@@ -219,7 +219,8 @@ def _group_kind(template: l2.Template, contract: l2.Contract, name: str) -> Shar
     call = f"nl_{contract.strategy}<{', '.join([*types, *numbers])}>"
     operands, sums = _OF_GROUPS[contract.strategy]
     resident = grouped_conv.resident(contract.literals) if _single(template) else 0
-    resident = depthwise_conv.RESIDENT if contract.strategy == depthwise_conv.WEIGHTS else resident
+    if contract.strategy in direct.DEPTHWISE:
+        resident = depthwise_conv.resident(contract.strategy, contract.literals, resident)
     return Shared(name, call, operands, sums, resident)
 
 
@@ -392,6 +393,7 @@ def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
     found |= {"of_weights": families & set(map(direct.family, direct.FILTERS)), "group_rows": grouped_conv.ROWS}
     found |= {"depthwise_wide": depthwise_conv.WIDE[0], "depthwise_taps": depthwise_conv.IN_REGISTERS}
+    found |= {"depthwise_beside": depthwise_conv.BESIDE}
     return found | {"direct_bytes": direct_conv.BUFFER_BYTES, "chosen_windows": any(map(direct.chosen, contracts))}
 
 

@@ -101,8 +101,9 @@ GROUPED_MOVED: Final = 0.28
 GROUPED_RESIDENT, GROUPED_SHARE = 3, 4
 """Blocks of weights' gradients that a processor works on at once; points of a thread, at least, where blocks share a
 sum."""
-DEPTHWISE_PIXEL, DEPTHWISE_TAP = 100.0, 24.0
-"""Instructions of a thread for some channels of a pixel where channels come last, beside its taps, and of a tap."""
+DEPTHWISE_PIXEL, DEPTHWISE_TAP, DEPTHWISE_READ = 50.0, 10.0, 15.0
+"""Instructions of a thread for some channels of a pixel where channels come last, beside its taps, of a tap, and of one
+that it reads of the image."""
 DEPTHWISE_MOVED: Final = 0.5
 """As GROUPED_MOVED."""
 DEPTHWISE_JOIN_US: Final = 6.0

@@ -29,7 +29,7 @@ from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, Ti
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda.direct_conv_weights import scratch_of
-from compiler.strategies.cuda.grouped_conv import MOST, moved_bytes, taps
+from compiler.strategies.cuda.grouped_conv import moved_bytes, taps
 from compiler.strategies.cuda.stored_products import AHEAD
 from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.tilings import MOST_TILES
@@ -43,11 +43,15 @@ NEIGHBOURS: Final = 8
 """Channels that a thread reads together."""
 WIDE: Final = (64, 32)
 """Channels of a block."""
+BESIDE: Final = 4
+"""Pixels of a row that a thread has together: they share what they read."""
+MOST: Final = 121
+"""Taps of a window, at most: shared memory has them for all channels of a block."""
 THREADS: Final = 256
 RESIDENT: Final = 2
-"""Blocks of weights' gradients that a processor holds."""
+"""Blocks that a processor holds."""
 IN_REGISTERS: Final = 9
-"""Taps that a thread sums at once; of larger windows it sums a row."""
+"""Taps that a thread sums at once; of larger windows it sums a row, and has BESIDE pixels."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,13 @@ class Depthwise:
         return self.rows.taps * self.cols.taps
 
     @property
+    def reads(self) -> float:
+        """What a thread reads of the image for all taps and a pixel: of the BESIDE that it has beside each other, or
+        one."""
+        many = BESIDE if self.cols.div == 1 and self.taps > IN_REGISTERS else 1
+        return self.rows.taps * ((many - 1) * self.cols.step + (self.cols.taps - 1) * abs(self.cols.tap) + 1) / many
+
+    @property
     def wide(self) -> int:
         """Channels of a block: those of which the fewest are empty."""
         return min(WIDE, key=lambda wide: rounded(self.channels, wide))
@@ -87,6 +98,11 @@ class Depthwise:
 def shared_bytes(literals: Iterable[tuple[str, int]]) -> int:
     """Of a block: its sums, or what is left of them for sums over its rows, and the weights."""
     return AHEAD + 4 * WIDE[0] * (PIXELS + taps(literals))
+
+
+def resident(strategy: str, literals: Iterable[tuple[str, int]], otherwise: int) -> int:
+    """Blocks that a processor holds: of images by small windows as many as of grouped convolutions."""
+    return RESIDENT if strategy == WEIGHTS or taps(literals) > IN_REGISTERS else otherwise
 
 
 def rows_at_once(down: int, along: int) -> int:
@@ -142,7 +158,7 @@ def _match(p: Problem, image: int) -> Choice:
     x = _walked(p, image)
     tiles = -(-x.pixels // PIXELS)
     refuse_if(tiles * x.chunks > MOST_TILES, "it has more tiles than a launch may have blocks")
-    instructions = cost.DEPTHWISE_PIXEL + cost.DEPTHWISE_TAP * x.taps
+    instructions = cost.DEPTHWISE_PIXEL + cost.DEPTHWISE_TAP * x.taps + cost.DEPTHWISE_READ * x.reads
     us = _microseconds(p, tiles * PIXELS * x.chunks * x.wide // NEIGHBOURS, instructions)
     columns = tuple(named(wide=x.wide).items())
     return Choice(NAME, _literals(x, image), columns, 0, us, tiled=Tiles(1, tiles, PIXELS, x.channels))
@@ -160,7 +176,8 @@ def _match_weights(p: Problem, image: int) -> Choice:
     refuse_if(x.rows.div != 1 or x.cols.div != 1, "rows or columns are divided")
     splits, (filters, sums) = shares(x, p.device), x.filters
     refuse_if(filters * splits > MOST_TILES, "it has more sums than a launch may have blocks")
-    us = _microseconds(p, x.pixels * filters * x.wide // NEIGHBOURS, cost.DEPTHWISE_PIXEL + cost.DEPTHWISE_TAP * sums)
+    instructions = cost.DEPTHWISE_PIXEL + cost.DEPTHWISE_TAP * sums + cost.DEPTHWISE_READ * x.reads * sums / x.taps
+    us = _microseconds(p, x.pixels * filters * x.wide // NEIGHBOURS, instructions)
     columns, scratch = named(wide=x.wide, splits=splits), _scratch_of(x, splits, p)
     return Choice(WEIGHTS, _literals(x, image), tuple(columns.items()), scratch, us + cost.DEPTHWISE_JOIN_US)
 
