@@ -38,6 +38,8 @@ ROWS = [
     (conv(Conv(1, 3, 32, 224, 224, stride=(2, 2), pad=1)), WEIGHTS, "rows_conv_weight_gradient vector=1 s_tile=0"),
     (conv(Conv(4, 128, 256, 28, 28, pad=1)), INPUT, "turned_winograd_rows s_strip=2 s_tile=6"),  # not one row of tiles
     (conv(Conv(4, 16, 32, 14, 14, pad=1)), WEIGHTS, "bordered_rows_product"),
+    (conv(Conv(4, 3, 96, 227, 227, (11, 11), (4, 4))), WEIGHTS, "rows_product"),  # 8.5 ms, 15.8 with a border
+    (conv(Conv(1, 39, 546, 14, 14)), INPUT, "turned_winograd_rows"),  # 950 us, 1159
     (conv(Conv(1, 96, 96, 56, 56, (7, 7), pad=3, groups=96)), WEIGHTS, "exchanged_rows_depthwise"),  # 0.92 ms, 0.96
     (conv(Conv(1, 240, 240, 28, 28, (5, 5), pad=2, groups=240)), WEIGHTS, "rows_conv_weight_gradient"),
     (conv(Conv(4, 64, 64, 1, 250, (1, 5), pad=2)), FORWARD, "rows_conv"),  # a line is an image of one row

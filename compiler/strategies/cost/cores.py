@@ -32,14 +32,15 @@ class Core:
     share that counts of what tiles sum beside the windows of their pixels, where rows see windows of their own;
     lanes_end: storing a vector of results. lanes_far, lanes_read: how much longer sums over an image take that the
     second cache does not hold, and reading a vector of it again for other outputs. weight_line: a line of the weights
-    of one term of a tile, for each MB beyond the first. places: how many places of a transformed tile share the first
-    cache. border: copying a vector of an image whose lanes are samples, with its border. winograd_...: transforming a
-    channel of a tile, an output of one back, the weights of a channel and output; of rows a vector of tiles of a
-    line, one along the rows, and one of an output back. winograd4, fourier, fourier_gradient, winograd_gradient: how
-    much longer transforms take than the constants of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums.
-    winograd_gradient_far: a vector of what the gradient of weights works on that comes from beyond the second cache.
-    exchanged: the share of the estimate of what matches as it is below which an equivalent is taken whose lanes are
-    not those of the batch; 0 where none was measured."""
+    of one term of a tile, for each MB beyond the first. short: an element of a line that is shorter than a vector.
+    places: how many places of a transformed tile share the first cache. border: copying a vector of an image whose
+    lanes are samples, with its border. winograd_...: transforming a channel of a tile, an output of one back, the
+    weights of a channel and output; of rows a vector of tiles of a line, one along the rows, and one of an output
+    back. winograd4, fourier, fourier_gradient, winograd_gradient: how much longer transforms take than the constants
+    of cpu.py say; winograd4_sum, winograd_gradient_sum: and sums. winograd_gradient_far: a vector of what the
+    gradient of weights works on that comes from beyond the second cache. exchanged: the share of the estimate of what
+    matches as it is below which an equivalent is taken whose lanes are not those of the batch; 0 where none was
+    measured."""
 
     copy: float
     line: float
@@ -93,6 +94,7 @@ class Core:
     lanes_far: float
     lanes_read: float
     weight_line: float
+    short: float
     places: int
     border: float
     winograd_image: float
@@ -168,6 +170,7 @@ ONE: Final = Core(
     lanes_far=1.8,
     lanes_read=0.0,
     weight_line=4.0,
+    short=0.0,
     places=1,
     border=5.0,
     winograd_image=75.0,
@@ -243,6 +246,7 @@ TWO: Final = Core(
     lanes_far=1.0,
     lanes_read=3.8,
     weight_line=8.0,
+    short=2.0,
     places=16,
     border=10.0,
     winograd_image=128.0,

@@ -68,7 +68,8 @@ class Planes:
         rows, cols, lines = self.rows, self.cols, self.phases * self.high
         if cols.step == 1:
             moved = rows.step == 1 and self.wide == cols.extent  # as one run
-            return core.line if moved else core.line * lines
+            short = core.short * self.wide if self.wide < self.vector else 0.0
+            return core.line if moved else (core.line + short) * lines
         single = cols.step > 3
         return lines * (core.steps + (core.pixel * self.wide if single else 0.0))
 
