@@ -30,6 +30,7 @@ struct host_place {
 struct host_block {
     pthread_barrier_t barrier;
     std::vector<pthread_barrier_t> warps;
+    std::vector<double> given; /* by thread: what a shuffle passes on */
     char *chip;
 };
 static thread_local host_place threadIdx, blockIdx, gridDim, blockDim;
@@ -37,6 +38,14 @@ static thread_local host_block *host_here;
 
 static inline void __syncthreads() { pthread_barrier_wait(&host_here->barrier); }
 static inline void __syncwarp() { pthread_barrier_wait(&host_here->warps[threadIdx.x / 32]); }
+template <class T>
+static inline T __shfl_xor_sync(unsigned, T x, int mask) {
+    memcpy(&host_here->given[threadIdx.x], &x, sizeof x);
+    __syncwarp();
+    memcpy(&x, &host_here->given[threadIdx.x ^ mask], sizeof x);
+    __syncwarp();
+    return x;
+}
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 template <class T>
 static inline T atomicAdd(T *to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST); }
