@@ -28,7 +28,7 @@ from compiler.passes.pipeline.lower import lower, lower_predict
 from compiler.strategies import GROUPS
 
 STRATEGIES = {
-    "rows_conv": ("lenet5", "cpu", "one sample"),
+    "rows_conv": ("resnet20", "cpu", "one sample"),
     "rows_depthwise": ("mobile_digits", "cpu", "one sample"),
     "winograd_rows": ("resnet20", "cpu", "one sample"),
     "rows_dense": ("mlp", "cpu", "one sample"),
