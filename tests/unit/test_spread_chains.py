@@ -16,7 +16,7 @@ from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run.load_plan import in_turn, launched_at_once
-from compiler.ir.level2.batch_independence import product_of
+from compiler.ir.level2.batch_independence import chain_violations, product_of
 from compiler.ir.level2.dependence import Touched, touched
 from compiler.ir.level2.program import ArrayFormal, Loop, Merged, Mode, Phase
 from compiler.layout.plan_memory import overlaps, place
@@ -217,6 +217,12 @@ def test_directions_run_at_the_same_time(tmp_path: Path) -> None:
             own, its = (touched_by(program, phase, x) for x in (chain, other))
             assert not own.needs(its) and not its.needs(own)
             assert not {y for x in own.names for y in shared.get(x, ())} & its.names - own.names
+        if len(phase.loops) > 1:
+            assert not list(chain_violations(program, phase))
+            first, *rest = phase.loops
+            for beside in ((), (first.name, "none"), tuple(x for x in first.beside if x != first.name)):
+                wrong = replace(phase, loops=(replace(first, beside=beside), *rest))
+                assert any("does not know it" in v for v in chain_violations(program, wrong)), beside
     alone = program_of(tmp_path, replace(n, bidirectional=False))
     assert not any(x.beside for p in alone.phases for x in p.loops)
 
