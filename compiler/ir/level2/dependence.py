@@ -168,16 +168,22 @@ def over_steps(touches: Touched, arrays: Iterable[l2.Array], steps: int) -> Touc
     return Touched(wide(touches.read), wide(touches.written), wide(touches.added))
 
 
+def of_unit(merged: l2.Merged, launches: Sequence[l2.Launch], loop: l2.Loop | None, parts: Parts) -> Touched:
+    """What launches touch, those of a loop in all of its steps."""
+    found = touched(merged.templates, merged.tables, launches, parts)
+    return found if loop is None else over_steps(found, merged.arrays, loop.steps)
+
+
 def conflicts(launches: Sequence[Touched], wide: Sequence[Touched] = ()) -> list[frozenset[int]]:
     """For each launch of a phase those that may not run concurrently with it, itself included: of two of them the later
-    one waits, in a step or in one of the next steps. `wide`: what they touch, where a write to an array also writes
-    those that share its memory. Two launches that both write where a third array lies, each elsewhere in it, have no
-    conflict: one of each pair is as it is."""
+    one waits, in a step or in one of the next steps. `wide`: what each touches, where a write to an array also writes
+    those that share its memory. One of the two is taken without it: launches that write to different parts of the
+    memory of a third array have no conflict."""
+    wide = wide or launches
     found: list[set[int]] = [{n} for n in range(len(launches))]
     for n, launch in enumerate(launches):
         for m in range(n):
-            own = wide[n].needs(launches[m]) or launch.needs(wide[m]) if wide else launch.needs(launches[m])
-            if own:
+            if wide[n].needs(launches[m]) or launch.needs(wide[m]):
                 found[n].add(m)
                 found[m].add(n)
     return [frozenset(x) for x in found]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import Touched, levels, over_steps, parts_of, touched
+from compiler.ir.level2.dependence import levels, of_unit, parts_of
 from compiler.passes.program.decisions import Decision
 
 Group = list[l2.Launch]
@@ -48,12 +48,7 @@ def _units(phase: l2.Phase, apart: bool) -> list[_Unit]:
 def _levels(merged: l2.Merged, units: Sequence[_Unit]) -> list[int]:
     """Dependence level of each unit."""
     parts = parts_of(merged.arrays)
-
-    def one(x: _Unit) -> Touched:
-        found = touched(merged.templates, merged.tables, x.launches, parts)
-        return found if x.loop is None else over_steps(found, merged.arrays, x.loop.steps)
-
-    return levels(map(one, units))
+    return levels(of_unit(merged, x.launches, x.loop, parts) for x in units)
 
 
 def _rows(x: l2.Launch) -> list[l2.Launch]:

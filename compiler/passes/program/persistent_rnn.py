@@ -20,7 +20,7 @@ from typing import Final
 
 import compiler.ir.level2.batch_independence as independence
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import Touched, levels, over_steps, parts_of, touched
+from compiler.ir.level2.dependence import Touched, levels, of_unit, parts_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
@@ -52,10 +52,11 @@ def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
 
 
 def _phase(merged: l2.Merged, phase: l2.Phase, device: Target, pins: Pins, made: Chained) -> l2.Phase:
-    loops = [_chained(merged, phase, loop, device, pins, made) for loop in phase.loops]
+    tried = [_chained(merged, phase, loop, device, pins, made) for loop in phase.loops]
+    loops = [x.loop for x in tried]
     if sum(loop.spread > 1 for loop in loops) > 1:
         for group in _independent(merged, phase, loops):
-            for n, members in zip(group, _abreast(merged, phase, [loops[n] for n in group], device), strict=False):
+            for n, members in zip(group, _abreast([tried[n] for n in group], merged, device), strict=False):
                 beside = tuple(loops[k].name for k in group)
                 loops[n] = replace(loops[n], spread=members, beside=beside)
                 subject = _subject(merged, phase, phase.launches[loops[n].first : loops[n].last])
@@ -70,10 +71,9 @@ def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -
     parts, units, done = parts_of(merged.arrays), list[Touched](), 0
     places: list[int] = []
     for loop in loops:
-        units += [touched(merged.templates, merged.tables, [x], parts) for x in phase.launches[done : loop.first]]
-        body = touched(merged.templates, merged.tables, phase.launches[loop.first : loop.last], parts)
+        units += [of_unit(merged, [x], None, parts) for x in phase.launches[done : loop.first]]
         places.append(len(units))
-        units.append(over_steps(body, merged.arrays, loop.steps))
+        units.append(of_unit(merged, phase.launches[loop.first : loop.last], loop, parts))
         done = loop.last
     level = levels(units)
     found: dict[tuple[int, int, int], list[int]] = {}
@@ -83,28 +83,33 @@ def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -
     return [x for x in found.values() if len(x) > 1]
 
 
-def _abreast(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop], device: Target) -> list[int]:
+def _abreast(tried: Sequence[_Tried], merged: l2.Merged, device: Target) -> list[int]:
     """Over how many blocks the matrices of each loop are spread where all run at the same time; none, where that does
     not fit, or one after the other takes no longer."""
     alone, together = list[float](), list[spread_rnn.Spread]()
-    for loop in loops:
-        links = independence.links_of(phase.launches[loop.first : loop.last])
-        stages = _sums(merged, links, loop.steps).stages
-        one, part = (
-            spread_rnn.best(stages, loop.samples, merged.precision.bytes, device, many) for many in (1, len(loops))
-        )
-        if one is None or part is None:
+    for x in tried:
+        part = spread_rnn.best(x.stages, x.loop.samples, merged.precision.bytes, device, len(tried))
+        if x.alone is None or part is None:
             return []
-        alone.append(one.microseconds)
+        alone.append(x.alone.microseconds)
         together.append(part)
     return [x.members for x in together] if max(x.microseconds for x in together) < sum(alone) else []
 
 
-def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, pins: Pins, made: Chained) -> l2.Loop:
+@dataclass(frozen=True)
+class _Tried:
+    """A loop as it runs; its stages with products, and how they are best spread over all processors."""
+
+    loop: l2.Loop
+    stages: Sequence[tuple[spread_rnn.Stage, int]] = ()
+    alone: spread_rnn.Spread | None = None
+
+
+def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, pins: Pins, made: Chained) -> _Tried:
     body = phase.launches[loop.first : loop.last]
     links = independence.links_of(body)
     if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
-        return loop
+        return _Tried(loop)
     sums = _sums(merged, links, loop.steps)
     over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, device)
     counts = len(links) * loop.steps, len(body) * loop.steps
@@ -115,7 +120,7 @@ def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, 
     members = over.members if over is not None and way == SPREAD else 1
     verdict = _verdict(way, len(links), loop.steps)
     made.decisions.append(Decision("chains", _subject(merged, phase, links), verdict, why))
-    return replace(loop, samples=samples, pays=way != LAUNCHES, spread=members)
+    return _Tried(replace(loop, samples=samples, pays=way != LAUNCHES, spread=members), sums.stages, over)
 
 
 def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, independence.Product | None]:
