@@ -342,7 +342,7 @@ def unknown_setting(key: Scalar, noun: str, known: Collection[str], of: str, bui
         if place is not None:
             help = f"it stands under `{place}`"
         elif name in getattr(built, "inputs", ()):
-            help = "it is an input, which begins at 0: make it a state that an input is added to in `update`"
+            help = "it is an input, which holds what arrives in a step; one with `decay` has an initial value"
         else:
             help = allowed(f"it has the {count(noun, len(known))}", known) if known else f"it has no {noun}s"
     related = declared_at(built.span, f"the {of}") if built.span.via is None else ()

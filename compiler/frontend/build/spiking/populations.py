@@ -282,7 +282,7 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
         if decl.name in HIDDEN:
             value = None if d.size is None else param_values(frozenset({decl.name}), d.size, d.shape)[decl.name]
         elif entry is not None:
-            value = _given(d, decl.name, entry.value)
+            value = _given(d, decl.name, entry.value, values)
         elif value is None:
             missing.append(decl.name)
         elif isinstance(value, l0.Formula):
@@ -293,14 +293,18 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
     return values
 
 
-def _given(d: _Draft, parameter: str, node: Node) -> l0.Value | None:
-    """The value that a population gives to a parameter; an expression of the time becomes a drive."""
+def _given(d: _Draft, parameter: str, node: Node, before: Mapping[str, l0.Value]) -> l0.Value | None:
+    """The value that a population gives to a parameter, which may follow from those `before` it; an expression of the
+    time becomes a drive."""
     c, dimension, what = d.c, d.neuron.params[parameter], f"parameter `{parameter}` of `{d.name}`"
     equations, size, shape = d.neuron.source == "equations", d.size, d.shape
     if not equations and parameter == ROUND:
         return _rounding(node, c)
     literal = plain_number(node) is not None
     changes = equations and not literal and reads_time(node, c)
+    others = _others_read(d, parameter, node) if equations and not literal and not changes else set()
+    if others:
+        return _following_others(d, parameter, node, others, before)
     if equations and not literal and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
     if not changes:
@@ -311,6 +315,37 @@ def _given(d: _Draft, parameter: str, node: Node) -> l0.Value | None:
         return None
     d.out.drives.append(l0.Drive(f"{d.name}.{parameter}", d.name, parameter, made[0], made[1], (), node.span))
     return l0.Driven(node.span)
+
+
+def _others_read(d: _Draft, parameter: str, node: Node) -> set[str]:
+    """The parameters of the same neuron that a value reads: names that the model does not know."""
+    words = words_of(node) if isinstance(node, Scalar) else set()
+    return words & d.neuron.params.keys() - d.c.names.scope.kinds.keys() - {parameter} - HIDDEN
+
+
+def _following_others(
+    d: _Draft, parameter: str, node: Node, read: set[str], before: Mapping[str, l0.Value]
+) -> l0.Value | None:
+    """A value that follows from parameters of the same neuron; E0302 where one is declared after it."""
+    c, neuron, what = d.c, d.neuron, f"parameter `{parameter}` of `{d.name}`"
+    declared = list(neuron.params)
+    late = next((n for n in declared[declared.index(parameter) :] if n in read), None)
+    if late is not None:
+        message = f"{what} follows from `{late}`, which the neuron `{neuron.name}` declares after it"
+        help = f"declare `{late}` first: a parameter follows from those before it"
+        c.sink.error("E0302", message, node.span, help, (Related("declared here", neuron.places[late]),))
+        return None
+    scope = c.names.scope.extended({n: neuron.params[n] for n in read}, neuron.places)
+    c.unread_params.read(neuron.places[n] for n in read)
+    if not read <= before.keys():
+        return None  # that parameter has its own error
+    known, dimension = {n: before[n] for n in read}, neuron.params[parameter]
+    if reads_place(node):
+        return placed_value(node, what, dimension, Names(scope, _numbers(known, c)), known, d.size, d.shape, c)
+    checked = check_expression(node, scope, Wanted(what, dimension), c.sink)
+    if checked is None:
+        return None
+    return following(l0.Formula(checked.expr, node.span), known, what, node.span, c, d.size, d.shape)
 
 
 def _rounding(node: Node, c: Context) -> l0.Value | None:
@@ -387,22 +422,18 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
     values: dict[str, l0.Value] = {}
     assert neuron.definition is not None
     names: Names | None = None
+    decaying = {i.name: neuron.inputs[i.name] for i in neuron.definition.inputs if i.decay is not None}
     if given is not None:
-        _refuse_unknown(given, neuron.states, "state variable", neuron, c)
+        _refuse_unknown(given, {**neuron.states, **decaying}, "state variable", neuron, c)
         # Per-neuron values have no single number here.
         names = Names(d.out.scope(neuron, given), _numbers(params, c))
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
         value: l0.Value | None
-        if entry is not None and names is not None and reads_place(entry.value):
-            known = {**params, **values}
-            value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, d.shape, c)
-        elif entry is not None:
-            value = _varied(entry.value, what, neuron.states[decl.name], names, {**params, **values}, c)
-            if value is None:
-                value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
-            if names is not None and isinstance(value, l0.Const):
+        if entry is not None and names is not None:
+            value = _first_value(d, entry.value, what, neuron.states[decl.name], names, {**params, **values})
+            if isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, l0.Formula):
             value = following(decl.init, {**params, **values}, f"{what} of `{d.name}`", d.at, c, size, d.shape)
@@ -414,7 +445,29 @@ def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value])
                 c.sink.error("E0703", message, decl.span)
         if value is not None:
             values[decl.name] = value
+    if given is None or names is None:
+        return values
+    for entry in (e for e in given.entries if e.name in decaying):
+        what, known = f"the initial value of the input `{entry.name}`", {**params, **values}
+        value = _first_value(d, entry.value, what, decaying[entry.name], names, known)
+        if value is not None:
+            values[entry.name] = value
     return values
+
+
+def _first_value(
+    d: _Draft,
+    node: Node,
+    what: str,
+    dimension: Dimension | None,
+    names: Names,
+    known: Mapping[str, l0.Value],
+) -> l0.Value | None:
+    """The initial value that a population gives, over the values before it."""
+    if reads_place(node):
+        return placed_value(node, what, dimension, names, known, d.size, d.shape, d.c)
+    value = _varied(node, what, dimension, names, known, d.c)
+    return initial_value(node, d.c, what, dimension, names, d.size)[0] if value is None else value
 
 
 def _varies(expr: Expr, values: Mapping[str, l0.Value]) -> bool:

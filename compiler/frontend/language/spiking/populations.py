@@ -43,14 +43,16 @@ POPULATION_VALUES = (
         "params",
         SETTINGS,
         "Values for parameters of the neuron model, in place of its defaults: one for all neurons, a distribution, or "
-        "one for each neuron, as a list or in a file. An expression of the time `t` is taken anew at the start of each "
-        "step; it may read timed arrays, as `drive(t)`.",
+        "one for each neuron, as a list or in a file. An expression may read parameters that the neuron declares "
+        "before, also where they differ between neurons: `c: -65 + 15 * r ** 2`. One of the time `t` is taken anew at "
+        "the start of each step; it may read timed arrays, as `drive(t)`.",
     ),
     Field(
         "init",
         STATE,
-        "Initial values of state variables, in place of the model's: one for all neurons, a "
-        "distribution, or one for each neuron: an expression over `self.i` and other places, a list, or a file.",
+        "Initial values of state variables, in place of the model's, and of inputs with `decay`, in place of 0: one "
+        "for all neurons, a distribution, or one for each neuron: an expression over `self.i` and other places, a "
+        "list, or a file.",
         example="init: {v: {uniform: {low: -60 mV, high: -50 mV}}}",
     ),
 )
