@@ -92,6 +92,8 @@ def _headers(path: Path) -> dict[str, Header]:
     if path.suffix == ".npy":
         with path.open("rb") as stream:
             return {"": _header(stream, size, size)}
+    if path.suffix != ".npz" and not zipfile.is_zipfile(path):
+        raise ValueError("known formats are .npz, .npy, .csv, .h5, .hdf5 and .parquet, and IDX")
     with zipfile.ZipFile(path) as archive:
         out: dict[str, Header] = {}
         for item in archive.infolist():

@@ -101,7 +101,8 @@ def _mistake(lines: Sequence[tuple[int, str]]) -> str | None:
             if not value.strip():
                 return f"column {k} of line {number} is empty"
             if not _is_number(value) or "_" in value:
-                return f"column {k} of line {number} is no number: `{value.strip()[:40]}`"
+                apart = "; columns stand apart by commas" if ";" in value or "\t" in value else ""
+                return f"column {k} of line {number} is no number: `{value.strip()[:40]}`{apart}"
         if columns not in (0, len(values)):
             return f"line {number} has {len(values)} numbers, those before it {columns}"
         columns = len(values)

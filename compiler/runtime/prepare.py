@@ -259,6 +259,9 @@ def with_samples(model: l0.Model, options: Options) -> l0.Model:
         data = replace(data_of(options.data, wanted, model), validation=data.validation, shuffle=data.shuffle)
         headers_checked(data, wanted)
     if options.validation is not None:
+        if not 0 <= options.validation < 1 and not (options.validation >= 1 and options.validation % 1 == 0):
+            message = f"--validation is a part from 0 to 1, or a whole number of samples, not {options.validation:g}"
+            raise RunError("E0912", message)
         last = int(options.validation) if options.validation >= 1 else 0
         data = replace(data, validation=l0.Kept(0.0, last=last) if last else options.validation)
     return replace(model, train=replace(train, data=data))

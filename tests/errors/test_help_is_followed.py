@@ -21,6 +21,9 @@ HERE = Path(__file__).parent
 FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "mixed_and_bitwise": [("order: bitwise", "order: reproducible")],
     "parameter_declared_later": [("c: -65, d: 8, r: 0.5", "r: 0.5, c: -65, d: 8")],
+    "space_after_a_colon": [("size:10", "size: 10")],
+    "uniform_weights_low_high": [("{low: -0.1, high: 0.1}", "{bound: 0.05}")],
+    "if_as_a_statement": [("if v > 1: v = 0", "v = 0 if v > 1 else v")],
     "mixed_without_layers": [("precision: mixed", "precision: float32")],
     "brian_uniform": [('"uniform(-65, -50)"', "{uniform: {low: -65 mV, high: -50 mV}}")],
     "brian_rand": [("-65 mV + 15 mV * rand()", "{uniform: {low: -65 mV, high: -65 mV + 15 mV}}")],

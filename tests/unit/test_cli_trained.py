@@ -21,6 +21,14 @@ batch_norm: {name: n}
 flatten: {}
 dense: {name: y, units: 2}
 """
+LEARNED = """
+train:
+  data: {file: x.npz, inputs: {x: x}}
+  loss: {expression: {value: y ** 2}}
+  optimizer: {sgd: {}}
+  batch: 1
+  epochs: 1
+"""
 
 
 @pytest.fixture
@@ -63,6 +71,20 @@ def test_without_an_input_there_is_nothing_to_predict(tmp_path: Path, monkeypatc
     ):
         code, _, err = call(words[0], "alone.yaml", *words[1:])
         assert code == 2 and "no input of the network reaches `y`" in err
+
+
+def test_networks_are_exported_as_onnx_files(net: Path) -> None:
+    code, _, err = call("export", "net.yaml", "--out", "net.pt")
+    assert code == 2 and "error[E0912]: `net.pt` is not an .onnx file" in err and not Path("net.pt").exists()
+
+
+@pytest.mark.parametrize("kept", ["-1", "-0.2", "1.5", "nan", "inf"])
+def test_a_part_or_a_number_of_samples_is_kept(net: Path, kept: str) -> None:
+    learned = LEARNED + net.read_text(encoding="utf-8")
+    Path("learned.yaml").write_text(learned, encoding="utf-8")
+    code, _, err = call("run", "learned.yaml", "--validation", kept, "--no-plots")
+    assert code == 2 and "--validation is a part from 0 to 1, or a whole number of samples" in err
+    assert not Path("runs").exists()
 
 
 def test_evaluate_needs_a_training(net: Path) -> None:

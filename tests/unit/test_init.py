@@ -120,9 +120,18 @@ def test_what_cannot_be_learned_is_refused(here: Path, arrays: dict[str, Any], s
     assert sorted(p.name for p in here.iterdir()) == ["d.npz"]
 
 
-def test_files_that_hold_no_arrays_are_refused(here: Path) -> None:
-    (here / "d.npz").write_bytes(b"no archive")
-    for source in ("d.npz", "none.csv"):
-        with pytest.raises(RunError) as caught:
-            write_model(Path("m.yaml"), "spiking", Path(source))
-        assert caught.value.code == "E0917"
+@pytest.mark.parametrize(
+    ("source", "text", "said"),
+    [
+        ("d.npz", "no archive", "not a zip file"),
+        ("none.csv", None, "no data file"),
+        ("other.yaml", "language: 1", "known formats are .npz"),
+        ("german.csv", "a;b;y\n1,5;2,5;0\n", "columns stand apart by commas"),
+    ],
+)
+def test_files_that_hold_no_arrays_are_refused(here: Path, source: str, text: str | None, said: str) -> None:
+    if text is not None:
+        (here / source).write_text(text)
+    with pytest.raises(RunError) as caught:
+        write_model(Path("m.yaml"), "spiking", Path(source))
+    assert caught.value.code == "E0917" and said in str(caught.value)

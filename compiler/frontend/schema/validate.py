@@ -22,6 +22,7 @@ from compiler.frontend.language import ROOT
 from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, without
 
+_NO_BLANK = re.compile(r"(\w+):(\S.*)")
 _BLANK = re.compile(r":[^\S ]")
 """A blank after the colon that is no space, as text copied from a page has, and so no blank for YAML."""
 _FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
@@ -161,6 +162,9 @@ def _help_of_key(kind: spec.Block, key: str) -> str | None:
     blank = _BLANK.search(key)
     if blank is not None:
         return f"write `{key[: blank.end() - 1]}` with a space after it, not the character U+{ord(blank[0][1]):04X}"
+    joined_up = _NO_BLANK.fullmatch(key)
+    if joined_up is not None and joined_up[1] in kind.by_name:
+        return f"write `{joined_up[1]}: {joined_up[2]}`, with a space after the colon"
     return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
 
 
@@ -182,7 +186,10 @@ def _check_map(kind: spec.MapOf, node: Node, place: scalars.Place) -> None:
         key = entry.key.text
         if pattern.search(key) is None:
             message = f"`{key}` is not a good name for {spec.article(noun)} {noun}"
-            place.sink.error("E0107", message, entry.key.span, scalars.name_help(kind.key, kind.key_example, key))
+            help = scalars.name_help(kind.key, kind.key_example, key)
+            if noun == "part" and (key.startswith("if ") or "?" in key):
+                help = "a choice is an expression: `v = a if condition else b`"
+            place.sink.error("E0107", message, entry.key.span, help)
             continue
         if not scalars.fits(value, entry.value):
             _check(value, entry.value, place.inside(key, noun, entry.key.span))

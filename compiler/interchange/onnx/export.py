@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_bytes
 from compiler.expr.ast import Ref, substitute
 from compiler.interchange.onnx.package import onnx_package
@@ -61,7 +62,10 @@ class Exported:
 
 
 def export_file(source: Path, options: Options, out: Path | None = None, outputs: tuple[str, ...] = ()) -> Exported:
-    """Write a run directory (or a model file with weights) as ONNX. Raises ModelError, RunError (E0916, E0918)."""
+    """Write a run directory (or a model file with weights) as ONNX. Raises ModelError, RunError (E0912, E0916,
+    E0918)."""
+    if out is not None and out.suffix != ".onnx":
+        raise RunError("E0912", f"`{out}` is not an .onnx file", "networks are written as an .onnx file")
     onnx_package()
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)

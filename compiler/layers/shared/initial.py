@@ -7,6 +7,8 @@ Does not: compute (compiler/layers/shared/initial_weights.py does).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from compiler.expr.keys.kinds import Alternative, Field, OneKey, Value, entry, instead, required
@@ -20,8 +22,10 @@ WITH_FANS: Final = frozenset(
 _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 
 
-def _with(name: str, doc: str, *fields: Field, example: str = "{}") -> Alternative:
-    return entry("initialiser", name, doc, *fields, title=f"init_{name}", example=example)
+def _with(
+    name: str, doc: str, *fields: Field, example: str = "{}", elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> Alternative:
+    return entry("initialiser", name, doc, *fields, title=f"init_{name}", example=example, elsewhere=elsewhere)
 
 
 _STD = Field("std", _SPREAD, "The standard deviation.", default=0.02)
@@ -48,6 +52,7 @@ INITIALISER = OneKey(
             "Uniform between minus and plus a bound.",
             Field("bound", _SPREAD, "The bound.", default=0.05, example="bound: 0.05"),
             example="{bound: 0.05}",
+            elsewhere=instead("`bound: 0.05`, for numbers from -0.05 to 0.05: low high a b minval maxval limit"),
         ),
         _with(
             "orthogonal",

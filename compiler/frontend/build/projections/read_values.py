@@ -43,21 +43,31 @@ def end_values(
 ) -> dict[str, MemberValue]:
     """The parameters of both ends that the texts of a projection read, by dotted name."""
     out: dict[str, MemberValue] = {}
+    rule = {id(text) for text in tree.texts(block.get("connect"))}
     for text in tree.texts(block, "description"):
         for found in _OF_AN_END.finditer(text.text):
             end, name = found.groups()
             if found[0] not in out:
                 value = out[found[0]] = MemberValue()
                 at_end = (sources if end == "from" else targets) or ()
-                numbers = _numbers(found[0], name, at_end, text.span, value, populations, c)
+                at, in_rule = text.span, id(text) in rule
+                numbers = _numbers(found[0], name, at_end, at, value, populations, c, in_rule)
                 (value.by_source if end == "from" else value.by_target).update(numbers)
     return out
 
 
 def _numbers(
-    read: str, name: str, names: tuple[str, ...], at: Span, value: MemberValue, populations: Populations, c: Context
+    read: str,
+    name: str,
+    names: tuple[str, ...],
+    at: Span,
+    value: MemberValue,
+    populations: Populations,
+    c: Context,
+    in_rule: bool,
 ) -> dict[str, float | int]:
-    """The parameter `name` of populations, and its dimension in `value`; none after an error."""
+    """The parameter `name` of populations, and its dimension in `value`; none after an error. `in_rule`: it decides
+    which neurons are connected."""
     out: dict[str, float | int] = {}
     for population in names:
         neuron, built = populations.neuron_of.get(population), populations.built.get(population)
@@ -77,6 +87,8 @@ def _numbers(
             message = f"`{read}` is one number of a population, but `{name}` of `{population}` is not"
             ends = {"from": "pre", "to": "post"}
             help = f"statements of a synapse read that of each neuron, `{ends[read.partition('.')[0]]}.{name}`"
+            if in_rule:
+                help = "choose the pairs by another program: `connect: {pairs: {file: near.npz}}`"
             c.sink.error("E0802", message, at, help, related)
             return {}
         dimension = neuron.params[name]

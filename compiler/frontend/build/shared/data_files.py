@@ -83,6 +83,10 @@ def pick(found: dict[str, Header], name: str, span: Span, file: Scalar, c: Conte
     """The array `name`; E0702 when there is none."""
     if name in found:
         return found[name]
+    if "" in found:
+        message, help = f"`{file.text}` holds one array, which has no name", "an `.npz` file holds several, with names"
+        c.sink.error("E0702", message, span, help)
+        return None
     known = ", ".join(f"`{n}`" for n in list(found)[:12])
     help = did_you_mean(name, found) or (f"it has {known}" if known else "it has none")
     csv = file.text.endswith(".csv")

@@ -421,7 +421,8 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
             return None
         if not kind.integers and not beside and declared is not None and declared.dtype != "real":
             message = f"`{name}` holds whole numbers; layers read real ones"
-            c.sink.error("E0501", message, item.span, None, declared_at(declared.span))
+            readers = "`embedding` and `one_hot` read them; what is to be read in parts is an input for each part"
+            c.sink.error("E0501", message, item.span, readers, declared_at(declared.span))
             return None
         return name
     known = [place for place in r.out.places if place in r.out.shapes]
