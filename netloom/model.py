@@ -53,6 +53,7 @@ class Model:
     method: other values of parameters for this one call, beside and before those of `load`."""
 
     def __init__(self, path: Path, set: Settings | None, folder: Path | None, kept: object = None) -> None:
+        settings_of("set", set)
         self.path, self.settings, self.folder = path, dict(set or {}), folder
         self._temporary = tempfile.TemporaryDirectory(prefix="netloom-")
         self._kept = kept

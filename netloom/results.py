@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.core.diagnostics import RunError
-from compiler.runtime.artifacts.records import open_records
+from compiler.runtime.artifacts.records import not_recorded
 from compiler.runtime.artifacts.results import RunResult as Finished
 from compiler.runtime.artifacts.results import package
 from compiler.runtime.common.arguments import path_of
@@ -66,6 +66,8 @@ class RunResult(Finished):
     def rate(self, population: str) -> tuple[Floats, Floats]:
         """(ends of the bins in ms, Hz) of a recorded rate. Raises KeyError."""
         with self._records("rates.h5") as file:
+            if population not in file:
+                raise not_recorded("rate of", population, tuple(file))
             return file[population]["time"][:], file[population]["rate"][:]
 
     def table(self, name: str = "table") -> dict[str, Floats]:
@@ -74,12 +76,14 @@ class RunResult(Finished):
 
         path = self.folder / TABLES / f"{name}.csv"
         if not path.is_file():
-            raise KeyError(f"this run recorded no table `{name}`")
+            raise not_recorded("table", name)
         return {n: np.array(v, np.float64) for n, v in table_rows(path).items()}
 
     def synapses(self, projection: str) -> dict[str, Synapses]:
         """Recorded synapses by pair of populations (`exc->inh`). Raises KeyError."""
         with self._records("synapses.h5") as file:
+            if projection not in file:
+                raise not_recorded("synapses of", projection, tuple(file))
             return {pair: _synapses(group) for pair, group in file[projection].items()}
 
     def events(self, owner: str, event: str) -> dict[str, tuple[Floats, npt.NDArray[np.int64]]]:
@@ -92,7 +96,7 @@ class RunResult(Finished):
                 if (whose, happened) == (owner, event):
                     found[pair] = group["timestamps"][:], group["node_ids"][:].astype(np.int64)
         if not found:
-            raise KeyError(f"this run recorded no event `{event}` of `{owner}`")
+            raise not_recorded(f"event `{event}` of", owner)
         return found
 
     def _event_rows(self) -> dict[str, Values]:
@@ -104,11 +108,6 @@ class RunResult(Finished):
                 label = (np.full(len(times), x, object) for x in (owner, pair, event))
                 parts.append((times, *label, group["node_ids"][:].astype(np.int64)))
         return _columns(("time", "projection", "pair", "event", "neuron"), parts)
-
-    def _records(self, name: str) -> Any:
-        if not (self.folder / name).is_file():
-            raise KeyError(f"this run recorded nothing for {name}")
-        return open_records(self.folder / name, asked=True)
 
     def _recorded(self, name: str) -> bool:
         return (self.folder / name).is_file()

@@ -18,13 +18,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.runtime.common.arguments import integer_or_none, path_of, settings_of
+from compiler.runtime.common.arguments import integer_or_none, path_of, settings_of, text_or_none
 from compiler.runtime.common.options import Options, PathArgument
 from compiler.runtime.prepare import whole_steps
 from compiler.runtime.spiking.quantities import Missing, Synapses, Variable, population_variables, refused, synapses_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+_TIME: Final = "a time such as '100 ms'"
 Callback = Callable[["Simulation"], object]
 """Is given the simulation; the run that it is called in ends when it returns True."""
 
@@ -274,7 +275,7 @@ class Simulation:
         E0908: a state that is not finite, looked for every 1,000 steps; E0935)."""
         count = self._lengths.get(duration) if duration is not None else None
         if count is None or steps is not None:
-            count = self._count(duration, steps)
+            count = self._count(text_or_none("duration", duration, _TIME), steps)
         if self._running:
             raise refused("a callback of a simulation cannot run the simulation that it is called from")
         if not self._callbacks:
@@ -312,7 +313,7 @@ class Simulation:
     def every(self, interval: str, call: Callback) -> Callable[[], None]:
         """Call `call(simulation)` at the end of each interval of simulated time, counted from the end of the warm-up;
         when it returns True, the `run` ends there. The result is a function that removes the callback."""
-        steps = whole_steps(interval, self._stepper.simulate.dt, 0)
+        steps = whole_steps(text_or_none("interval", interval, _TIME) or "", self._stepper.simulate.dt, 0)
         if steps < 1 or not callable(call):
             raise refused("`every` is given an interval of at least one step, and a function of the simulation")
         entry = (steps, call)

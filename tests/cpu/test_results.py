@@ -83,9 +83,23 @@ def test_recorded_synapses() -> None:
 
 
 def test_what_was_not_recorded_is_a_key_error(spiking: Any, fitted: Any) -> None:
-    for act in (lambda: fitted.rate("a"), lambda: fitted.synapses("p"), lambda: spiking.rate("a")):
-        with pytest.raises(KeyError):
+    """E0952 says what there is."""
+    for act, said in (
+        (lambda: fitted.rate("a"), "no rates"),
+        (lambda: fitted.synapses("p"), "no synapses"),
+        (lambda: fitted.spikes("a"), "no spikes"),
+        (lambda: spiking.rate("a"), "no rate of `a`"),
+        (lambda: spiking.spikes("q"), "no spikes of `q`"),
+        (lambda: spiking.traces("q", "v"), "no traces of `q`"),
+        (lambda: spiking.traces("a", "w"), "no trace of `a`: `w`"),
+        (lambda: spiking.table("rows"), "no table `rows`"),
+        (lambda: spiking.events("a", "gate"), "no events"),
+        (lambda: spiking.weights(), "no weights"),
+    ):
+        with pytest.raises(KeyError) as caught:
             act()
+        assert isinstance(caught.value, netloom.RunError) and caught.value.code == "E0952"
+        assert said in str(caught.value)
 
 
 def test_figures(spiking: Any, fitted: Any) -> None:

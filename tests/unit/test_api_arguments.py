@@ -144,3 +144,16 @@ def test_what_may_be_given(tiny: Path) -> None:
                  build_dir=str(tiny.parent / "b"), runs_dir=folder)  # type: ignore[arg-type]  # fmt: skip
     assert result.record["seed"] == 3 and result.record["params"]["n"] == 4 and result.folder.parent == folder
     assert netloom.check(tiny, {"n": "5"}) == []
+
+
+def test_arguments_of_a_model_and_a_simulation(tiny: Path) -> None:
+    """Also those that no command has."""
+    s = netloom.load(tiny).simulation()
+    for act, said in (
+        (lambda: netloom.load(tiny, set=["n=3"]), "`set` is a dict of parameters"),  # type: ignore[arg-type]
+        (lambda: s.run(10), "`duration` is a time such as '100 ms', not 10"),  # type: ignore[arg-type]
+        (lambda: s.every(10, print), "`interval` is a time such as '100 ms', not 10"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(RunError) as caught:
+            act()
+        assert caught.value.code == "E0912" and said in str(caught.value)

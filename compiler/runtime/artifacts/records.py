@@ -2,21 +2,32 @@
 
 Assumes: a run directory; a disk, a transfer or an editor may have changed its files.
 Guarantees: what cannot be read is a RunError with the name of the file: E0913 where it is not there, E0927 where it is
-damaged.
+damaged. What was not recorded is an E0952, and a KeyError.
 Does not: notice numbers that are others than those written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from compiler.core.diagnostics import RunError
+from compiler.core.diagnostics import RunError, did_you_mean
 from compiler.runtime.expectations import Check
+
+
+class NotRecorded(RunError, KeyError):
+    """A run has nothing of this name."""
+
+
+def not_recorded(what: str, name: str = "", known: Collection[str] = ()) -> NotRecorded:
+    """`what` the run has not recorded, of the one that was asked for, and the names of those that it has."""
+    listed = "it has " + ", ".join(f"`{n}`" for n in known) if known else None
+    asked = f" `{name}`" if name else ""
+    return NotRecorded("E0952", f"this run recorded no {what}{asked}", did_you_mean(name, known) or listed)
 
 
 def damaged(path: Path, reason: object) -> RunError:

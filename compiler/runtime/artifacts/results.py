@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.digest import check_digest
-from compiler.runtime.artifacts.records import damaged, open_records
+from compiler.runtime.artifacts.records import NotRecorded, damaged, not_recorded, open_records
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.expectations import Check
 
@@ -60,16 +60,29 @@ class RunResult:
     def spikes(self, population: str) -> tuple[Floats, npt.NDArray[np.int64]]:
         """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError,
         RunError (E0927)."""
-        with open_records(self.folder / "spikes.h5", asked=True) as file:
+        with self._records("spikes.h5") as file:
+            if population not in file["spikes"]:
+                raise not_recorded("spikes of", population, tuple(file["spikes"]))
             group = file[f"spikes/{population}"]
             return group["timestamps"][:], group["node_ids"][:].astype(np.int64)
 
     def traces(self, population: str, variable: str) -> tuple[Floats, npt.NDArray[np.floating[Any]]]:
         """(times in ms, values (samples, members) in the variable's canonical unit). Raises KeyError, RunError
         (E0927)."""
-        with open_records(self.folder / "traces.h5", asked=True) as file:
+        with self._records("traces.h5") as file:
+            if population not in file:
+                raise not_recorded("traces of", population, tuple(file))
             group = file[population]
+            if variable not in group:
+                others = [n for n in group if n not in ("time", "members")]
+                raise not_recorded(f"trace of `{population}`:", variable, others)
             return group["time"][:], group[variable][:]
+
+    def _records(self, name: str) -> Any:
+        """A file of records, to be opened. Raises NotRecorded where the run has none."""
+        if not (self.folder / name).is_file():
+            raise not_recorded(name.removesuffix(".h5"))
+        return open_records(self.folder / name, asked=True)
 
     def weights(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
         """Trained values by name (`conv1.weight`), in logical shape, of the best or the last epoch: what
@@ -78,6 +91,8 @@ class RunResult:
         from safetensors.numpy import load_file
 
         path = self.folder / "weights.safetensors"
+        if not path.is_file():
+            raise NotRecorded("E0952", "this run has no weights", "a training writes them when it ends")
         check_digest(path)
         try:
             return load_file(path)
