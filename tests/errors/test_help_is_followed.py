@@ -24,6 +24,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "space_after_a_colon": [("size:10", "size: 10")],
     "uniform_weights_low_high": [("{low: -0.1, high: 0.1}", "{bound: 0.05}")],
     "if_as_a_statement": [("if v > 1: v = 0", "v = 0 if v > 1 else v")],
+    "delays_of_a_file": [("array: weight}", "array: weight, round: nearest}")],
     "mixed_without_layers": [("precision: mixed", "precision: float32")],
     "brian_uniform": [('"uniform(-65, -50)"', "{uniform: {low: -65 mV, high: -50 mV}}")],
     "brian_rand": [("-65 mV + 15 mV * rand()", "{uniform: {low: -65 mV, high: -65 mV + 15 mV}}")],
@@ -149,7 +150,7 @@ def test_the_help_works(tmp_path: Path, name: str) -> None:
     for old, new in FOLLOWED[name]:
         assert text.count(old) == 1
         text = text.replace(old, new)
-    for data in ("samples_of_others.npz", "answers.csv"):
+    for data in ("samples_of_others.npz", "answers.csv", "pairs.csv"):
         shutil.copy(HERE / "data" / data, tmp_path)
     path = tmp_path / "model.yaml"
     path.write_text(text, encoding="utf-8")

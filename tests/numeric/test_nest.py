@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import netloom
 from tests.numeric.simulated import simulate
 
 PYTHON = Path(__file__).parents[2] / "benchmarks" / ".venv-nest" / "bin" / "python"
@@ -100,3 +101,55 @@ def test_the_raster_is_that_of_nest(tmp_path: Path, seed: int) -> None:
     ours = sorted(tuple(x) for x in simulate(model(given), tmp_path).spikes["cells"].tolist())
     assert len(ours) > 300
     assert ours == theirs
+
+
+FIRST = """
+import json
+import nest
+nest.set_verbosity("M_ERROR")
+found = []
+for model, weight in (("iaf_psc_exp", 900.0), ("iaf_psc_alpha", 900.0), ("iaf_cond_exp", 9.0), ("iaf_psc_delta", 1.0)):
+    for delay in (0.1, 0.2, 1.5):
+        nest.ResetKernel()
+        nest.resolution = 0.1
+        source = nest.Create("spike_generator", params={"spike_times": [1.0]})
+        relay, cell = nest.Create("parrot_neuron"), nest.Create(model)
+        nest.Connect(source, relay, syn_spec={"delay": 0.1})
+        nest.Connect(relay, cell, syn_spec={"weight": weight, "delay": delay})
+        meter = nest.Create("multimeter", params={"record_from": ["V_m"], "interval": 0.1})
+        nest.Connect(meter, cell)
+        nest.Simulate(5.0)
+        moved = abs(meter.events["V_m"] - meter.events["V_m"][0]) > 1e-9
+        found.append([model, delay, round(10 * meter.events["times"][moved][0])])
+print("RESULT", json.dumps(found))
+"""
+LIKE = {
+    "iaf_psc_exp": ("lif_psc_exp_2", "I_ex, weight: 900 pA"),
+    "iaf_psc_alpha": ("lif_psc_alpha", "rise, weight: 900 pA"),
+    "iaf_cond_exp": ("lif_cond_exp", "g_ex, weight: 9 nS"),
+    "iaf_psc_delta": ("lif", "jump, weight: 1 mV"),
+}
+ONE = """
+language: 1
+populations:
+  s: {neuron: library/neurons/spike_times, size: 1, params: {times: [1.1 ms], indices: [0]}}
+  n: {neuron: library/neurons/NEURON, size: 1}
+projections: {p: {from: s, to: n, connect: {one_to_one: {}}, deliver: {into: INTO}, delay: DELAY ms}}
+simulate: {dt: 0.1 ms, duration: 5 ms}
+record: [{trace: {from: n, variables: [v], members: all, every: 0.1 ms}}]
+numerics: {precision: float64}
+"""
+
+
+@pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
+def test_a_delay_is_that_of_nest() -> None:
+    """The step in which the potential first moves: with the same delay, of `iaf_psc_delta` with one step less."""
+    done = subprocess.run([PYTHON, "-c", FIRST], capture_output=True, text=True, check=True)
+    line = next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))
+    for model, delay, step in json.loads(line.removeprefix("RESULT")):
+        neuron, into = LIKE[model]
+        ours = delay - 0.1 if model == "iaf_psc_delta" else delay
+        text = ONE.replace("NEURON", neuron).replace("INTO", into).replace("DELAY", f"{ours:.1f}")
+        times, v = netloom.load(text).run().traces("n", "v")
+        first = times[np.abs(v[:, 0] - v[0, 0]) > 1e-9][0]
+        assert round(10 * first) == step, (model, delay)

@@ -224,8 +224,15 @@ _ROUNDED_TIME = k.Block(
     example="{value: 1.37 ms, round: nearest}",
 )
 
+_DELAYS_IN_A_FILE = k.Block(
+    "delays in a file",
+    (*FILE_ARRAY.fields, ROUND),
+    doc="One delay for each connection, in ms, which may be rounded to whole steps.",
+    example="{file: data/edges.npz, array: delay, round: nearest}",
+)
+
 DELAY: k.Kind = k.OneOf(
-    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, k.ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), FILE_ARRAY)
+    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, k.ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), _DELAYS_IN_A_FILE)
 )
 """One delay, a distribution, or for given pairs one for each, as a list or in a file (ms)."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import Sink
 from compiler.expr.ast import Call, Ref
 from compiler.expr.units import TIME
 from compiler.frontend.build.places.names import COUNTS, Space
@@ -116,10 +118,13 @@ def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what
             return lambda env: None
     else:
         return lambda env: None
-    steps = np.zeros(len(times))
+    steps, block, own = np.zeros(len(times)), mapping(node), Sink()
+    nearest = block is not None and text_of(block.get("round")) == "nearest"
     for time in np.unique(times).tolist():  # one error is reported, not one per connection
-        found = steps_of(time, node.span, c.sink, f"each {what}", step, high=MAX_DELAY)
+        found = steps_of(time, node.span, own, f"each {what}", step, high=MAX_DELAY, nearest=nearest)
         if found is None:
+            help = "`round: nearest` beside `file` rounds them"
+            c.sink.items += [replace(d, help=help) if block is not None and d.code == "E0601" else d for d in own.items]
             return lambda env: None
         steps[times == time] = found
     whole = l0.Listed(tuple(steps.tolist()), node.span)
