@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
@@ -182,6 +183,16 @@ def renumber(body: Expr, keep: Sequence[int]) -> Expr:
     """The body with operands `keep` renamed x0, x1, ... in that order."""
     bindings: dict[str, Expr] = {f"x{old}": Ref(f"x{new}") for new, old in enumerate(keep) if old != new}
     return substitute(body, bindings) if bindings else body
+
+
+Node = TypeVar("Node", bound=l1.Map | l1.Contract)
+
+
+def over(node: Node, body: Expr, ins: Sequence[str], walks: Sequence[tuple[Any, ...]]) -> Node:
+    """The node with this body over operands, each with its index map, of which it has those that the body reads."""
+    keep = used_operands(body)
+    maps: dict[str, Any] = {"maps" if isinstance(node, l1.Map) else "in_maps": tuple(walks[k] for k in keep)}
+    return replace(node, ins=tuple(ins[k] for k in keep), body=renumber(body, keep), **maps)
 
 
 def compact_operands(body: Expr, operands: Sequence[Operand]) -> tuple[Expr, tuple[Operand, ...]]:

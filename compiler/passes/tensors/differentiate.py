@@ -24,7 +24,7 @@ from compiler.core.source import NOWHERE
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
-from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands
+from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, over
 from compiler.ir.space import plain_dim
 
 
@@ -158,25 +158,13 @@ def _contract_gradient(
     body = slopes.of(node, k)
     if body is None:
         return None
-    ins = (gradient.name, *node.ins)
-    maps = (node.out_map, *node.in_maps)
-    keep = used_operands(body)
-    operand = g.tensors[node.ins[k]]
-    used = refs(body)
-    return g.add(
-        l1.Contract(
-            l1.Tensor(name, operand.shape, "real", operand.batched),
-            node.dims,
-            node.in_maps[k],
-            tuple(ins[i] for i in keep),
-            tuple(maps[i] for i in keep),
-            renumber(body, keep),
-            "add",
-            0.0,
-            tuple(s for s in node.scalars if s[0] in used),
-            node.span,
-        )
+    operand, used = g.tensors[node.ins[k]], refs(body)
+    out, scalars = (
+        l1.Tensor(name, operand.shape, "real", operand.batched),
+        tuple(s for s in node.scalars if s[0] in used),
     )
+    made = replace(node, out=out, out_map=node.in_maps[k], fill=0.0, scalars=scalars)
+    return g.add(over(made, body, (gradient.name, *node.ins), (node.out_map, *node.in_maps)))
 
 
 def _extreme_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, name: str) -> l1.Tensor:
@@ -186,34 +174,22 @@ def _extreme_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, n
     position: Expr = Ref(reduced[0][0]) if reduced else Num(0)
     for d, extent in reduced[1:]:
         position = simplify(position * extent + Ref(d))
+    at = Call("float", (position,))
     first = g.add(
-        l1.Contract(
-            l1.Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
-            node.dims,
-            node.out_map,
-            (x.name, node.out.name),
-            (node.in_maps[0], node.out_map),
-            Cond(Ref("x0").eq(Ref("x1")), Call("float", (position,)), Num(FIRST)),
-            "min",
-            math.nan,  # equal to nothing: padding is not a candidate
-            (),
-            node.span,
+        replace(
+            node,
+            out=l1.Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
+            ins=(x.name, node.out.name),
+            in_maps=(node.in_maps[0], node.out_map),
+            body=Cond(Ref("x0").eq(Ref("x1")), at, Num(FIRST)),
+            combine="min",
+            fill=math.nan,  # equal to nothing: padding is not a candidate
+            scalars=(),
         )
     )
-    return g.add(
-        l1.Contract(
-            l1.Tensor(name, x.shape, "real", x.batched),
-            node.dims,
-            node.in_maps[0],
-            (gradient.name, first.name),
-            (node.out_map, node.out_map),
-            Cond(Ref("x1").eq(Call("float", (position,))), Ref("x0"), Num(0.0)),
-            "add",
-            0.0,
-            (),
-            node.span,
-        )
-    )
+    made = replace(node, out=l1.Tensor(name, x.shape, "real", x.batched), out_map=node.in_maps[0], combine="add")
+    taken, walks = Cond(Ref("x1").eq(at), Ref("x0"), Num(0.0)), (node.out_map, node.out_map)
+    return g.add(replace(made, ins=(gradient.name, first.name), in_maps=walks, body=taken, fill=0.0, scalars=()))
 
 
 def _ones(g: GraphBuilder, loss: l1.Tensor, mark: str) -> l1.Tensor:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.simplify import has_random
-from compiler.ir.level1.builder import renumber, used_operands
+from compiler.ir.level1.builder import over
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
 
@@ -68,61 +69,28 @@ def _inlined(reader: l1.Map | l1.Contract, k: int, producer: l1.Map) -> l1.Map |
             scalars.append((new, value))
             names.add(new)
     body = substitute(reader.body, {f"x{k}": substitute(producer.body, shifted)})
-    keep = used_operands(body)
-    ins = (*reader.ins, *producer.ins)
-    chosen = tuple(ins[i] for i in keep)
-    if isinstance(reader, l1.Map):
-        through = reader.maps[k]
-        maps = (
-            *reader.maps,
-            *(tuple(None if a is None else through[a] for a in m) for m in producer.maps),
-        )
-        return _shared(
-            replace(
-                reader,
-                ins=chosen,
-                maps=tuple(maps[i] for i in keep),
-                body=renumber(body, keep),
-                scalars=tuple(scalars),
-            )
-        )
-    walk = reader.in_maps[k]
-    in_maps = (
-        *reader.in_maps,
-        *(tuple(Affine() if a is None else walk[a] for a in m) for m in producer.maps),
-    )
-    return _shared(
-        replace(
-            reader,
-            ins=chosen,
-            in_maps=tuple(in_maps[i] for i in keep),
-            body=renumber(body, keep),
-            scalars=tuple(scalars),
-        )
-    )
+    through = _walks(reader)[k]
+    nothing = None if isinstance(reader, l1.Map) else Affine()
+    walks = (tuple(nothing if a is None else through[a] for a in m) for m in producer.maps)
+    wide = replace(reader, scalars=tuple(scalars))
+    return _shared(over(wide, body, (*reader.ins, *producer.ins), (*_walks(reader), *walks)))
+
+
+def _walks(node: l1.Map | l1.Contract) -> tuple[tuple[Any, ...], ...]:
+    """The index maps of operands."""
+    return node.maps if isinstance(node, l1.Map) else node.in_maps
 
 
 def _shared(node: l1.Map | l1.Contract) -> l1.Map | l1.Contract:
     """Duplicate operands with equal index maps become one."""
     if len(set(node.ins)) == len(node.ins):
         return node
-    walks = node.maps if isinstance(node, l1.Map) else node.in_maps
     first: dict[object, int] = {}
     bindings: dict[str, Expr] = {}
-    keep: list[int] = []
-    for i, pair in enumerate(zip(node.ins, walks, strict=True)):
-        if pair in first:
+    for i, pair in enumerate(zip(node.ins, _walks(node), strict=True)):
+        if first.setdefault(pair, i) != i:
             bindings[f"x{i}"] = Ref(f"x{first[pair]}")
-        else:
-            first[pair] = i
-            keep.append(i)
-    if not bindings:
-        return node
-    body = renumber(substitute(node.body, bindings), keep)
-    ins = tuple(node.ins[i] for i in keep)
-    if isinstance(node, l1.Map):
-        return replace(node, ins=ins, maps=tuple(node.maps[i] for i in keep), body=body)
-    return replace(node, ins=ins, in_maps=tuple(node.in_maps[i] for i in keep), body=body)
+    return over(node, substitute(node.body, bindings), node.ins, _walks(node)) if bindings else node
 
 
 def fuse_maps(
