@@ -17,6 +17,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form, rule_of
 from compiler.expr.ast import refs, substitute
+from compiler.expr.inline import named
 from compiler.expr.simplify import has_random
 from compiler.ir.level2.synapse_values import COUNTED, has_sums
 
@@ -230,7 +231,7 @@ def kernel_fault(synapse: l0.SynapseDef) -> str | None:
             continue
         if not all(isinstance(a, l0.Set) for a in handler.actions):
             return f"`{handler.phase}.{handler.event}` does more than change them"
-        inner = {let.target: let.value for let in synapse.lets}
+        inner = named(synapse.lets)
         values = [substitute(value, inner) for value in l0.values_of(handler.actions)]
         read = set[str]().union(*(refs(value) for value in values))
         own = {n for n in read if n.partition(".")[0] in ("pre", "post") or n in COUNTED}

@@ -9,8 +9,9 @@ Does not: check the bodies; copy an argument that draws random numbers (such a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from compiler.core.diagnostics import Sink
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, rewrite, substitute, with_children
@@ -54,21 +55,31 @@ def too_deep(e: Expr) -> str | None:
     return "is nested too deeply" if extent(e)[1] > _DEEPEST else None
 
 
-def named(lets: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Named expressions, each of which reads only earlier ones, with those substituted: name -> expression. Repeated
-    reads are shared; expanded, they may be too large."""
+class Let(Protocol):
+    """A named expression, which reads only earlier ones: an assignment of any level of the IR."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def value(self) -> Expr: ...
+
+
+def named(lets: Iterable[Let]) -> dict[str, Expr]:
+    """Named expressions with earlier ones substituted: name -> expression. Repeated reads are shared; expanded, they
+    may be too large."""
     known: dict[str, Expr] = {}
-    for name, value in lets:
-        known[name] = substitute(value, known)
+    for let in lets:
+        known[let.target] = substitute(let.value, known)
     return known
 
 
-def reads_through(e: Expr, lets: Iterable[tuple[str, Expr]]) -> set[str]:
-    """The names that `e` reads, directly or through named expressions (`lets`, in order)."""
-    found = refs(e)
-    for name, value in reversed(tuple(lets)):
-        if name in found:
-            found |= refs(value)
+def reads_through(values: Iterable[Expr], lets: Sequence[Let]) -> set[str]:
+    """The names that expressions read, directly or through named expressions."""
+    found = set[str]().union(*map(refs, values))
+    for let in reversed(lets):
+        if let.target in found:
+            found |= refs(let.value)
     return found
 
 

@@ -132,7 +132,7 @@ class Facts:
             end = definition if not inner else getattr(definition, inner, None)
             for ode in getattr(end, "dynamics", ()):
                 if ode.state == state:
-                    lets = named((x.target, x.value) for x in definition.lets)
+                    lets = named(definition.lets)
                     rhs = substitute(ode.rhs, lets)
                     return None if too_large(rhs) else f"d{state}/dt = {show(rhs)}"
         return None

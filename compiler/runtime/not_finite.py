@@ -36,7 +36,7 @@ def why_not_finite(model: l0.Model, program: l2.Merged, instance: Instance, arra
     arrays = {a.name: a for a in program.arrays}
     owners = sorted(owners_of(model), key=lambda o: not array.startswith(f"{o[0]}."))
     for name, definition, params, places in owners:
-        known = named((s.target, s.value) for s in definition.lets)
+        known = named(definition.lets)
         own: dict[str, Any] = {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
         own |= {n: np.array(v.values) for n, v in params.items() if isinstance(v, l0.Listed)}
         held = {n: arrays[a] for n, a in places.items() if a in arrays}

@@ -165,7 +165,7 @@ def _actions(
 
 def _event_driven(s: l0.SynapseDef) -> Iterator[str]:
     constant = {*(p.name for p in s.params), *s.model_params, *CONSTANTS} - {x.name for x in s.state}
-    lets = named((let.target, let.value) for let in s.lets)
+    lets = named(s.lets)
     solved = driven_by({ode.state: substitute(ode.rhs, lets) for ode in s.dynamics})
     for ode in s.dynamics:
         found = solved.get(ode.state)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import compiler.ir.level0.model as l0
 from backends.registry import backend
 from compiler.core.diagnostics import ModelError, Sink
 from compiler.core.source import NOWHERE
@@ -64,7 +65,7 @@ def dags(draw: st.DrawFn, most: int = DEPTH, least: int = 1) -> list[str]:
 
 
 def whole_of(texts: Sequence[str]) -> Expr:
-    return named((f"a{k}", tree_of(t)) for k, t in enumerate(texts))[f"a{len(texts) - 1}"]
+    return named(l0.Set(f"a{k}", tree_of(t)) for k, t in enumerate(texts))[f"a{len(texts) - 1}"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -78,8 +79,8 @@ def test_small_ones_are_as_written_out(texts: list[str]) -> None:
     assert extent(shared) == extent(plain)
     assert refs(shared) == refs(plain)
     assert calls(shared) == calls(plain)
-    pairs = [(f"a{k}", tree_of(t)) for k, t in enumerate(texts)]
-    assert reads_through(pairs[-1][1], pairs) >= refs(shared)
+    lets = [l0.Set(f"a{k}", tree_of(t)) for k, t in enumerate(texts)]
+    assert reads_through((lets[-1].value,), lets) >= refs(shared)
     for stage in (simplify, expand, erase):
         assert show(stage(shared)) == show(stage(plain))
     at = {"x": Ref("y"), "y": Num(2.0)}

@@ -55,12 +55,8 @@ PERIOD = "refractory_steps"
 
 def _inline(cell: l1.Cell) -> tuple[l0.Ode, ...]:
     """The ODEs with lets substituted: for analysis (the emitted text keeps lets as locals where it can)."""
-    known = named(_pairs(cell))
+    known = named(cell.lets)
     return tuple(l0.Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
-
-
-def _pairs(cell: l1.Cell) -> list[tuple[str, Expr]]:
-    return [(let.target, let.value) for let in cell.lets]
 
 
 def _input_decays(cell: l1.Cell, half: bool = False) -> tuple[dict[str, Expr], tuple[l1.DerivedScalar, ...]]:
@@ -83,10 +79,7 @@ def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, stage: int) -> tupl
     """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
     out: list[l0.Set] = []
     seen = dict(bindings)
-    used = set().union(*(refs(o.rhs) for o in cell.dynamics)) if cell.dynamics else set()
-    for let in reversed(cell.lets):
-        if let.target in used:
-            used |= refs(let.value)
+    used = reads_through((o.rhs for o in cell.dynamics), cell.lets)
     for let in cell.lets:
         if let.target not in used:
             continue
@@ -145,8 +138,8 @@ def _exponential_euler(cell: l1.Cell) -> Plan | None:
     the step."""
     statements, _ = _lets(cell, {}, STEP_MIDDLE, 1)
     after: dict[str, Expr] = {}
-    let_map = named(_pairs(cell))
-    reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
+    let_map = named(cell.lets)
+    reads = {let.target: reads_through((let.value,), cell.lets[:k]) for k, let in enumerate(cell.lets)}
     for ode in cell.dynamics:
         # A let that reads the variable itself must be inlined; others stay locals.
         own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
@@ -186,7 +179,7 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
     slope_of: dict[str, Expr] = dict(slope)
     if order > 1:
         half, half_columns = _input_decays(cell, True)
-        used = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in cell.dynamics))
+        used = reads_through((o.rhs for o in cell.dynamics), cell.lets)
         columns += [c for c in half_columns if any(c.name == derived(n, Way.HALF) for n in used)]
         end = STEP_START + DT
         halfway: Expr = product(Num(0.5), DT)
@@ -194,7 +187,7 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
         if order == 4:
             plan += [(3, halfway, STEP_MIDDLE, half), (4, DT, end, full)]
         others = (o for o in cell.dynamics if o.state not in cell.hold)
-        read = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in others))
+        read = reads_through((o.rhs for o in others), cell.lets)
         slopes = [slope]
         for number, length, t, inputs in plan:
             bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
@@ -386,13 +379,8 @@ def _stored(cell: l1.Cell, after: Mapping[str, Expr]) -> list[l0.Set]:
 
 def _lets_now(cell: l1.Cell) -> list[l0.Set]:
     """Lets that update or the spike test read; they are evaluated again, on the states after integration."""
-    used = set().union(
-        refs(cell.when) if cell.when is not None else set(),
-        *(refs(s.value) for s in (*cell.update, *cell.reset)),
-    )
-    for let in reversed(cell.lets):
-        if let.target in used:
-            used |= refs(let.value)
+    tested = () if cell.when is None else (cell.when,)
+    used = reads_through((*tested, *(s.value for s in (*cell.update, *cell.reset))), cell.lets)
     return [let for let in cell.lets if let.target in used]
 
 
@@ -423,18 +411,14 @@ def counter_locals(cell: l1.Cell, used: set[str]) -> tuple[l0.Set, ...]:
 
 def _reads(cell: l1.Cell) -> set[str]:
     """Names that the equations of the neurons read."""
-    found = refs(cell.when) if cell.when is not None else set()
-    found |= set().union(*(refs(o.rhs) for o in cell.dynamics))
-    found |= set().union(*(refs(s.value) for s in (*cell.update, *cell.reset, *cell.after)))
-    for let in reversed(cell.lets):
-        if let.target in found:
-            found |= refs(let.value)
-    return found
+    tested = () if cell.when is None else (cell.when,)
+    values = (s.value for s in (*cell.update, *cell.reset, *cell.after))
+    return reads_through((*tested, *(o.rhs for o in cell.dynamics), *values), cell.lets)
 
 
 def _whole(cell: l1.Cell, e: Expr, t: Expr) -> Expr:
     """`e` with the named expressions substituted, at the time `t`."""
-    whole = substitute(e, named(_pairs(cell)))
+    whole = substitute(e, named(cell.lets))
     _refuse_large(cell, "an expression that reads named ones", (whole,), e.span)
     return _at_time(whole, t)
 

@@ -32,7 +32,7 @@ def known_delivery(projection: l0.Projection) -> Expr | None:
         return None
     if s.state or s.dynamics or s.update or s.on_post or s.events or s.on or s.pre or s.post or s.rewired:
         return None
-    value = substitute(s.on_pre[0].value, named((x.target, x.value) for x in s.lets))
+    value = substitute(s.on_pre[0].value, named(s.lets))
     known = {"dt", *(p.name for p in s.params), *s.model_params}
     if not refs(value) <= known or has_random(value) or has_sums(value) or "delayed" in calls(value):
         return None

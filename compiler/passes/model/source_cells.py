@@ -94,7 +94,7 @@ def split_source(source: l1.Source) -> l1.Source:
     step = [l0.Set(name, Call("normal", ()) / Call("sqrt", (Ref("dt"),))) for name in source.noise]
     step += [l0.Set(c.name, counter(c.of, c.every)) for c in source.counters]
     at_start: dict[str, Expr] = {"t": STEP_START}
-    needed = reads_through(value.value, [(x.target, x.value) for x in lets])
+    needed = reads_through((value.value,), lets)
     for let in (x for x in lets if x.target in needed):
         begun = derived(let.target, Way.START)
         step.append(l0.Set(begun, substitute(let.value, at_start), let.span))
@@ -117,7 +117,7 @@ def split_source(source: l1.Source) -> l1.Source:
 
 
 def _at_event(source: l1.Source, lets: Sequence[l0.Set], event: l1.AtEvent) -> l1.EachNeuron:
-    inner, now = named((x.target, x.value) for x in lets), STEP_START if event.start else STEP_END
+    inner, now = named(lets), STEP_START if event.start else STEP_END
     sets = [replace(s, value=substitute(substitute(s.value, inner), {"t": now})) for s in event.actions]
     read = set[str]().union(*(refs(s.value) for s in sets))
     counters = [l0.Set(c.name, counter(c.of, c.every)) for c in source.counters if c.name in read]

@@ -36,7 +36,7 @@ def advance_states(cell: SynapseCell) -> SynapseCell:
 
 def _up_to_date(d: l0.SynapseDef) -> list[l0.Set]:
     """Event-driven states at the end of this step, from their values in step `updated`."""
-    lets = named((let.target, let.value) for let in d.lets)
+    lets = named(d.lets)
     elapsed = Ref("elapsed")
     out = [l0.Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
     solved = driven_by({o.state: substitute(o.rhs, lets) for o in d.dynamics})

@@ -19,6 +19,7 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.stages as stage
 from compiler.expr.ast import Ref, refs
+from compiler.expr.inline import reads_through
 from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Event, Operation, SynapseCell
 
 
@@ -112,13 +113,8 @@ def driven(cell: SynapseCell) -> frozenset[str]:
 
 def used_lets(cell: SynapseCell, actions: tuple[l0.Action, ...]) -> list[l0.Set]:
     """The named expressions that actions read, directly or indirectly, in order."""
-    read = set().union(*(refs(e) for e in l0.values_of(actions)))
-    found: list[l0.Set] = []
-    for let in reversed(cell.definition.lets):
-        if let.target in read:
-            read |= refs(let.value)
-            found.append(let)
-    return found[::-1]
+    read = reads_through(l0.values_of(actions), cell.definition.lets)
+    return [let for let in cell.definition.lets if let.target in read]
 
 
 def touches(cell: SynapseCell, actions: tuple[l0.Action, ...]) -> bool:

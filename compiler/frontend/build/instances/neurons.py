@@ -90,15 +90,14 @@ def check_shared_states(n: l0.NeuronDef, d: Draft) -> None:
             message = f"`{name}` is shared by all instances: it changes in `on` alone"
             help = "add up changes in another state, `change = change + ...`, and apply `sum_instances(change)` in `on`"
             d.c.sink.error("E0310", message, at, help, related)
-    lets = [(x.target, x.value) for x in n.lets]
     for handler in n.on:
-        known = list(lets)
+        known = list(n.lets)
         for s in handler.actions:
             value = substitute(s.value, named(known))
             if s.target in shared:
                 _check_equal(value, s, shared, d, related)
             elif s.target not in d.states:
-                known.append((s.target, s.value))
+                known.append(s)
 
 
 def _check_equal(value: Expr, s: l0.Set, shared: set[str], d: Draft, related: tuple[Related, ...]) -> None:

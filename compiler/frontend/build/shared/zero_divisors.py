@@ -126,19 +126,19 @@ def _of_synapse(synapse: l0.SynapseDef) -> Iterator[Found]:
 
 def _of_source(source: l0.SourceDef) -> Iterator[Found]:
     yield from _of_neuron(source.neuron)
-    known = named((s.target, s.value) for s in source.neuron.lets)
+    known = named(source.neuron.lets)
     yield from (("the drive", d) for d in deciding(substitute(source.value, known)))
 
 
 def _equations(lets: tuple[l0.Set, ...], dynamics: tuple[l0.Ode, ...]) -> Iterator[Found]:
-    known = named((s.target, s.value) for s in lets) if dynamics else {}
+    known = named(lets) if dynamics else {}
     for ode in dynamics:
         yield from ((f"`d{ode.state}/dt`", d) for d in deciding(substitute(ode.rhs, known)))
 
 
 def _statements(lets: tuple[l0.Set, ...], statements: tuple[l0.Set, ...], states: set[str]) -> Iterator[Found]:
     """Of assignments to `states`; others are locals, which later ones read."""
-    known: dict[str, Expr] = named((s.target, s.value) for s in lets) if statements else {}
+    known: dict[str, Expr] = named(lets) if statements else {}
     for s in statements:
         value = substitute(s.value, known)
         if s.target in states:

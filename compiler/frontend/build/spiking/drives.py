@@ -52,9 +52,8 @@ def noise_method(
     d: Draft, odes: tuple[l0.Ode, ...], lets: tuple[l0.Set, ...], noise: tuple[str, ...], method: l0.Method
 ) -> l0.Method:
     """The method for equations with noise; E0313 where it is not linear, or the method does not support it."""
-    pairs = [(let.target, let.value) for let in lets]
-    noisy = [ode for ode in odes if reads_through(ode.rhs, pairs) & set(noise)]
-    known = named(pairs) if noisy else {}
+    noisy = [ode for ode in odes if reads_through((ode.rhs,), lets) & set(noise)]
+    known = named(lets) if noisy else {}
     for ode in noisy:
         rhs = substitute(ode.rhs, known)
         if (how := too_deep(rhs)) is not None:

@@ -23,6 +23,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import refs, substitute
+from compiler.expr.inline import named
 from compiler.expr.simplify import has_random
 from compiler.expr.units import TIME, parse_unit
 from compiler.files.array_files import HDF5, hdf5_text, read_array
@@ -157,7 +158,7 @@ def spikes_add_up(synapse: l0.SynapseDef, end: str) -> bool:
     the synapses."""
     actions = synapse.on_pre if end == "pre" else synapse.on_post
     block = synapse.pre if end == "pre" else synapse.post
-    known = {let.target: let.value for let in synapse.lets}
+    known = named(synapse.lets)
     values = [substitute(value, known) for value in l0.values_of(actions)]
     states = {s.name for s in synapse.state}
     others = [*l0.values_of(synapse.update), *(let.value for let in synapse.lets)]

@@ -114,12 +114,11 @@ def _check_emptied(
 ) -> None:
     """E0802 where an event after a step reads an input without decay: it is empty then."""
     held = {i.name for i in inputs if i.decay is None}
-    known = [(let.target, let.value) for let in lets]
     at = {(p.name, event): steps for p in d.c.phases for event, steps in p.events}
     for handler in on:
         given: set[str] = set()
         for action in handler.actions if at[handler.phase, handler.event] > 0 else ():
-            read = sorted(reads_through(action.value, known) & held - given)
+            read = sorted(reads_through((action.value,), lets) & held - given)
             if read:
                 message = f"`{read[0]}` is empty at `{handler.phase}.{handler.event}`: it has no `decay` and has acted"
                 help = f"keep it in a state: `update: [last = {read[0]}]`"

@@ -102,9 +102,8 @@ def _check_readers(s: l0.SynapseDef, driven: set[str], d: SynapseDraft) -> None:
     """E0802 for statements that run in steps without an event of the synapse and use a variable that is stale then."""
     places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
     places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
-    pairs = pairs_of(s.lets)
     for place, action in places:
-        used = set().union(*(reads_through(e, pairs) for e in l0.values_of([action]))) & driven
+        used = reads_through(l0.values_of([action]), s.lets) & driven
         if isinstance(action, l0.Set | l0.Transpose) and action.target in driven:
             used.add(action.target)
         if used:
@@ -117,16 +116,11 @@ def _check_readers(s: l0.SynapseDef, driven: set[str], d: SynapseDraft) -> None:
 
 def with_lets(e: Expr, lets: tuple[l0.Set, ...], what: str, sink: Sink) -> Expr | None:
     """`e` with named expressions inlined; None with an error (E0307) where `what` becomes too large."""
-    whole = substitute(e, named(pairs_of(lets)))
+    whole = substitute(e, named(lets))
     if (how := too_large(whole)) is None:
         return whole
     sink.error("E0307", f"{what} {how} when its named expressions are put in", e.span)
     return None
-
-
-def pairs_of(lets: tuple[l0.Set, ...]) -> list[tuple[str, Expr]]:
-    """Named expressions in the form required by compiler.expr.inline."""
-    return [(let.target, let.value) for let in lets]
 
 
 # ------------------------------------------------------------------------------------------ uses
@@ -169,12 +163,6 @@ def late_times(s: l0.SynapseDef, end: str) -> list[str]:
     """The times of spikes and events of that end that are read, and depend on when these arrive."""
     late = (l0.SPIKE, *(e.name for e in delayed_events(s, end)))
     return sorted(name for e in late for n in l0.times_of(e) if (name := f"{end}.{n}") in reads(s))
-
-
-def read_through(s: l0.SynapseDef, values: Iterable[Expr]) -> set[str]:
-    """Every name that expressions read, named expressions included."""
-    pairs = pairs_of(s.lets)
-    return set[str]().union(*(reads_through(e, pairs) for e in values))
 
 
 def without_a_dot(e: Expr) -> set[str]:

@@ -132,7 +132,7 @@ def check_starts(s: l0.SynapseDef, members: list[l0.Member], c: Context, user: R
     traces = set[str]().union(*(_traces(s, end) for end in late))
     first = {(p.name, event) for p in c.phases for event, at in p.events if at == 0}
     for handler in (h for h in s.on if (h.phase, h.event) in first):
-        found = sorted(checks.read_through(s, l0.values_of(handler.actions)) & traces)
+        found = sorted(reads_through(l0.values_of(handler.actions), s.lets) & traces)
         if found:
             message = f"`{found[0]}` reaches each synapse with its own delay, and cannot be read when a trial starts"
             help = "read it at the end of the trial, or give one delay per projection"
@@ -156,10 +156,9 @@ def check_clear(block: tree.Mapping, s: l0.SynapseDef, c: Context) -> None:
         message = f"`clear` has no effect: nothing in the synapse `{s.name}` waits for spikes"
         c.sink.error("E0108", message, clear.key.span, "leave `clear` out", related)
         return
-    pairs = checks.pairs_of(s.lets)
     always = (*(o.rhs for o in s.dynamics), *(e.when for e in s.events))
     always += tuple(v for actions in _unprompted(s) for v in l0.values_of(actions))
-    seen = set().union(*(reads_through(e, pairs) for e in always))
+    seen = reads_through(always, s.lets)
     for value in (*always, *(let.value for let in s.lets if let.target in seen)):
         for name in sorted(read_delayed(value)):
             message = f"`clear` forgets spikes, but the synapse `{s.name}` reads `delayed({name})` without one"

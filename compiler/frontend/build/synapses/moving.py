@@ -20,7 +20,6 @@ from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, entries_of
 from compiler.frontend.build.spiking.drives import reads_time
-from compiler.frontend.build.synapses.checks import pairs_of
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
@@ -75,7 +74,7 @@ def _possible(s: l0.SynapseDef, parameter: str, value: Expr, what: str, node: No
     elif clash is not None:
         message = f"{what} reads `{clash}`, a parameter of the model, and the synapse `{s.name}` has one of that name"
         help = "rename one of them"
-    elif s.event_driven and any(parameter in reads_through(o.rhs, pairs_of(s.lets)) for o in s.dynamics):
+    elif s.event_driven and any(parameter in reads_through((o.rhs,), s.lets) for o in s.dynamics):
         message = f"{what} changes in time, but the equations of `{s.name}` are solved at spikes only"
         help = "leave `event_driven` out: then they are integrated in every step"
         related = declared_at(s.span, "the synapse")
