@@ -11,6 +11,7 @@ Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -114,19 +115,41 @@ def poisson(
 
 
 def _poisson_inversion(key: int, at: Array, step: int, draw: int, mean: Array) -> Array:
-    w = words(key, at, step, draw)
+    return _inverted(words(key, at, step, draw), elementary.exp(-mean), lambda k: mean / k)
+
+
+def _inverted(w: Words, first: Array, factor: Callable[[Array], Array], most: ArrayLike = np.inf) -> Array:
+    """The count, of `most`, up to which probabilities add up to more than a uniform number: `first` that of 0, and
+    `factor` that of k over the one before."""
     u: Array = _DOUBLE.uniform_of(w[0], w[1])
-    p = elementary.exp(-mean)
-    total = p.copy()
-    k = np.zeros_like(u)
+    k, p, total = np.zeros_like(u), first, first.copy()
     for _ in range(100):
-        go = u >= total
+        go = (u >= total) & (k < most)
         if not go.any():
             break
         k = np.where(go, k + 1.0, k)
-        p = np.where(go, p * (mean / k), p)
+        p = np.where(go, p * factor(k), p)
         total = np.where(go, total + p, total)
     return k
+
+
+_Tried = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
+"""Of the places of draws, a uniform number within [-1/2, 1/2), another one, and the distance of the first one from the
+ends: counts, and which of them are taken."""
+
+
+def _tried(result: Array, key: int, at: Array, step: int, draw: int, one: _Tried) -> Array:
+    """The counts of the first trials that are taken; those of `result` where none is."""
+    open_ = np.arange(len(at))
+    for trial in range(256):
+        if not len(open_):
+            break
+        w = words(key, at[open_], step, draw | trial << 8)
+        u = _DOUBLE.uniform_of(w[0], w[1]) - 0.5
+        k, taken = one(open_, u, _DOUBLE._open(w[2], w[3]), 0.5 - np.abs(u))
+        result[open_[taken]] = k[taken]
+        open_ = open_[~taken]
+    return result
 
 
 def _poisson_log_pmf(k: Array, mean: Array) -> Array:
@@ -143,26 +166,17 @@ def _poisson_log_pmf(k: Array, mean: Array) -> Array:
 
 
 def _poisson_rejection(key: int, at: Array, step: int, draw: int, mean: Array) -> Array:
-    result = np.floor(mean)
-    open_ = np.arange(len(at))
-    for trial in range(256):
-        if not len(open_):
-            break
-        m = mean[open_]
-        w = words(key, at[open_], step, draw | trial << 8)
+    def one(o: Array, u: Array, v: Array, us: Array) -> tuple[Array, Array]:
+        m = mean[o]
         b = 0.931 + 2.53 * np.sqrt(m)
         a = -0.059 + 0.02483 * b
-        u = _DOUBLE.uniform_of(w[0], w[1]) - 0.5
-        v = _DOUBLE._open(w[2], w[3])
-        us = 0.5 - np.abs(u)
         k = np.floor((2.0 * a / us + b) * u + m + 0.43)
         quick = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0))
         hopeless = ~(k >= 0.0) | ((us < 0.013) & (v > us))
         p = v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b)
-        taken = quick | (~hopeless & (elementary.log(p) <= _poisson_log_pmf(k, m)))
-        result[open_[taken]] = k[taken]
-        open_ = open_[~taken]
-    return result
+        return k, quick | (~hopeless & (elementary.log(p) <= _poisson_log_pmf(k, m)))
+
+    return _tried(np.floor(mean), key, at, step, draw, one)
 
 
 def binomial(
@@ -197,20 +211,8 @@ def binomial(
 
 
 def _binomial_inversion(key: int, at: Array, step: int, draw: int, n: Array, r: Array) -> Array:
-    w = words(key, at, step, draw)
-    u: Array = _DOUBLE.uniform_of(w[0], w[1])
-    odds = r / (1.0 - r)
-    f = elementary.exp(n * elementary.log1p(-r))
-    total = f.copy()
-    k = np.zeros_like(u)
-    for _ in range(100):
-        go = (u >= total) & (k < n)
-        if not go.any():
-            break
-        k = np.where(go, k + 1.0, k)
-        f = np.where(go, f * ((n - k + 1.0) / k * odds), f)
-        total = np.where(go, total + f, total)
-    return k
+    odds, none = r / (1.0 - r), elementary.exp(n * elementary.log1p(-r))
+    return _inverted(words(key, at, step, draw), none, lambda k: (n - k + 1.0) / k * odds, n)
 
 
 def _binomial_log_pmf(k: Array, n: Array, mp: Array, mq: Array) -> Array:
@@ -224,24 +226,16 @@ def _binomial_rejection(key: int, at: Array, step: int, draw: int, n: Array, r: 
     a = -0.0873 + 0.0248 * b + 0.01 * r
     result = np.floor((n + 1.0) * r)
     top = _binomial_log_pmf(result, n, mp, mq)
-    open_ = np.arange(len(at))
-    for trial in range(256):
-        if not len(open_):
-            break
-        o = open_
-        w = words(key, at[o], step, draw | trial << 8)
-        u = _DOUBLE.uniform_of(w[0], w[1]) - 0.5
-        v = _DOUBLE._open(w[2], w[3])
-        us = 0.5 - np.abs(u)
+
+    def one(o: Array, u: Array, v: Array, us: Array) -> tuple[Array, Array]:
         k = np.floor((2.0 * a[o] / us + b[o]) * u + mp[o] + 0.5)
         quick = (us >= 0.07) & (v <= 0.92 - 4.2 / b[o])
         possible = (k >= 0.0) & (k <= n[o])
         ratio = v * ((2.83 + 5.1 / b[o]) * sd[o]) / (a[o] / (us * us) + b[o])
         fits = elementary.log(ratio) <= _binomial_log_pmf(k, n[o], mp[o], mq[o]) - top[o]
-        taken = quick | (possible & fits)
-        result[o[taken]] = k[taken]
-        open_ = o[~taken]
-    return result
+        return k, quick | (possible & fits)
+
+    return _tried(result, key, at, step, draw, one)
 
 
 ROUNDS: Final = 24

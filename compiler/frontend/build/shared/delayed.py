@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compiler.core.diagnostics import Sink, did_you_mean
-from compiler.expr.ast import Call, Expr, Num, Ref, children, rewrite, substitute, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, rewrite, substitute
 from compiler.expr.units import Dimension
 from compiler.ir.level2.synapse_values import DELAYED
 
@@ -34,32 +34,29 @@ class Delayable:
 
     def take(self, e: Expr, sink: Sink) -> Expr | None:
         """`e` with delayed reads replaced by names; None after an error."""
-        if isinstance(e, Call) and e.func == DELAYED:
-            return self._one(e, sink)
-        kids = children(e)
-        new = tuple(k for old in kids if (k := self.take(old, sink)) is not None)
-        if len(new) < len(kids):
-            return None
-        return with_children(e, new) if any(a is not b for a, b in zip(kids, new, strict=True)) else e
+        before = len(sink.items)
+        taken = rewrite(e, lambda x: self._one(x, sink), top_down=True)
+        return taken if len(sink.items) == before else None
 
     def put(self, e: Expr) -> Expr:
         """`e` with the names replaced by their calls again."""
         return substitute(e, {_shown(name): Call(DELAYED, (Ref(name),)) for name in self.dimensions})
 
-    def _one(self, e: Call, sink: Sink) -> Expr | None:
+    def _one(self, e: Expr, sink: Sink) -> Expr:
+        if not isinstance(e, Call) or e.func != DELAYED:
+            return e
         if len(e.args) != 1:
             message = f"`{DELAYED}` takes 1 argument, {len(e.args)} given"
             sink.error("E0304", message, e.span, "the delay is that of the projection: `delayed(pre.v)`")
-            return None
+            return e
         what = e.args[0]
         if not isinstance(what, Ref) or "." not in what.name:
             message = f"`{DELAYED}` reads a variable of one of the two neurons, `pre.name` or `post.name`"
             sink.error("E0315", message, what.span, "an expression is built around it: `exp(delayed(pre.v))`")
-            return None
+            return e
         if what.name in self.others:
             sink.error("E0315", f"`{what.name}` has no past that is kept", what.span, self.others[what.name])
-            return None
-        if what.name in self.dimensions:
+        elif what.name in self.dimensions:
             return Ref(_shown(what.name), e.span)
         return what  # an unknown name, reported as such
 

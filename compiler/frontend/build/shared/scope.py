@@ -30,7 +30,6 @@ from compiler.expr.ast import (
     refs,
     rewrite,
     shorten,
-    with_children,
 )
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS, called_table
@@ -302,25 +301,24 @@ def _misused(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> bool:
 
 def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
     """`e` with reads of timed arrays replaced by names of their values in this step; None after an error."""
-    if isinstance(e, Call) and e.func in scope.timed:
-        array = scope.timed[e.func]
-        given = tuple(a.name if isinstance(a, Ref) else "" for a in e.args)
+    before = len(sink.items)
+
+    def one(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.func not in scope.timed:
+            return x
+        array = scope.timed[x.func]
+        given = tuple(a.name if isinstance(a, Ref) else "" for a in x.args)
         if "t" not in scope.kinds:
             help = "timed arrays are read in equations, in rates of Poisson inputs and in a population's `params`"
-            sink.error("E0312", f"the timed array `{e.func}` cannot be read here", e.span, help)
-            return None
-        if not array.broken and given != (("t", "i") if array.per_neuron else ("t",)):
+            sink.error("E0312", f"the timed array `{x.func}` cannot be read here", x.span, help)
+        elif not array.broken and given != (("t", "i") if array.per_neuron else ("t",)):
             why = "it has a column for each neuron" if array.per_neuron else "it has one value for all neurons"
             help = f"write `{array.form}`: {why}, and is read at the time of the step"
-            sink.error("E0312", f"the timed array `{e.func}` cannot be read like this", e.span, help)
-            return None
-        return Ref(l0.hidden(e.func), e.span)
-    kids = children(e)
-    new = tuple(_read_timed(k, scope, sink) for k in kids)
-    if None in new:
-        return None
-    whole = tuple(k for k in new if k is not None)
-    return with_children(e, whole) if any(a is not b for a, b in zip(kids, whole, strict=True)) else e
+            sink.error("E0312", f"the timed array `{x.func}` cannot be read like this", x.span, help)
+        return Ref(l0.hidden(x.func), x.span)
+
+    read = rewrite(e, one, top_down=True)
+    return read if len(sink.items) == before else None
 
 
 def _within_64_bits(e: Expr) -> Expr:
