@@ -8,10 +8,19 @@ Does not: read a device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
 
 from compiler.ir.level2.target import Target
+
+T = TypeVar("T")
+
+
+def _of(one: T, two: T) -> T:
+    """A number of ONE, and of TWO."""
+    made: Any = field(default=one, metadata={"two": two})
+    number: T = made
+    return number
 
 
 @dataclass(frozen=True)
@@ -42,232 +51,84 @@ class Core:
     matches as it is below which an equivalent is taken whose lanes are not those of the batch; 0 where none was
     measured."""
 
-    copy: float
-    line: float
-    steps: float
-    pixel: float
-    pack: float
-    end: float
-    end_line: float
-    apart: float
-    dot: float
-    dot_end: float
-    dot_pack: float
-    whole: float
-    pair: float
-    single: float
-    narrow: float
-    panel_sum: float
-    panel_low: tuple[float, float, float]
-    panel_narrow: float
-    panel_end: float
-    panel_back: float
-    panel_tile: float
-    panel_pack: float
-    panel_turn: float
-    panel_gather: float
-    panel_far_gather: float
-    panel_run: float
-    panel_packed: int
-    far_copy: float
-    far_read: float
-    far_alone: float
-    far_weights: float
-    near_weights: float
-    copy_us: float
-    copy_far_us: float
-    copy_back_us: float
-    copy_near_us: float
-    copy_border_us: float
-    copy_start_us: float
-    row_term: float
-    row_sum: float
-    row_rest: float
-    row_tail: float
-    row_far: float
-    start: float
-    start_each: float
-    tile_wait: float
-    tile_far: float
-    tile_rows: float
-    lanes_end: float
-    lanes_far: float
-    lanes_read: float
-    weight_line: float
-    short: float
-    places: int
-    border: float
-    winograd_image: float
-    winograd_back: float
-    winograd_weights: float
-    winograd_rows_line: float
-    winograd_rows_image: float
-    winograd_rows_back: float
-    winograd_read: float
-    winograd_far: float
-    winograd4: float
-    winograd4_sum: float
-    winograd_gradient: float
-    winograd_gradient_sum: float
-    winograd_gradient_far: float
-    fourier: float
-    fourier_near: float
-    steps_near: float
-    fourier_gradient: float
-    exchanged: float
+    copy: float = _of(5.0, 6.0)
+    line: float = _of(6.0, 15.0)
+    steps: float = _of(12.0, 21.0)
+    pixel: float = _of(2.0, 1.0)
+    pack: float = _of(2.0, 6.0)
+    end: float = _of(1.0, 8.0)
+    end_line: float = _of(8.0, 2.0)
+    apart: float = _of(1.0, 2.5)
+    dot: float = _of(1.3, 2.0)
+    dot_end: float = _of(3.1, 21.0)
+    dot_pack: float = _of(0.0, 4.0)
+    whole: float = _of(112, 167)
+    pair: float = _of(105, 159)
+    single: float = _of(70, 118)
+    narrow: float = _of(86, 122)
+    panel_sum: float = _of(1.054, 0.8)
+    panel_low: tuple[float, float, float] = _of((1.3, 1.1, 1.0), (1.33, 1.4, 1.0))
+    panel_narrow: float = _of(1.4, 1.28)
+    panel_end: float = _of(6.0, 14.0)
+    panel_back: float = _of(6.0, 2.5)
+    panel_tile: float = _of(150.0, 80.0)
+    panel_pack: float = _of(6.0, 5.5)
+    panel_turn: float = _of(12.0, 10.0)
+    panel_gather: float = _of(40.0, 23.0)
+    panel_far_gather: float = _of(80.0, 36.0)
+    panel_run: float = _of(20.0, 13.5)
+    panel_packed: int = _of(1 << 30, 64)
+    far_copy: float = _of(0.0, 24.0)
+    far_read: float = _of(0.0, 10.0)
+    far_alone: float = _of(0.0, 70.0)
+    far_weights: float = _of(0.0, 37.0)
+    near_weights: float = _of(0.0, 5.0)
+    copy_us: float = _of(1e-3, 1.1e-3)
+    copy_far_us: float = _of(1e-3, 2.5e-3)
+    copy_back_us: float = _of(1e-3, 1.6e-3)
+    copy_near_us: float = _of(2.5e-4, 2.5e-4)
+    copy_border_us: float = _of(1e-3, 4.5e-4)
+    copy_start_us: float = _of(2.0, 0.5)
+    row_term: float = _of(1.3, 0.7)
+    row_sum: float = _of(25.0, 8.0)
+    row_rest: float = _of(12.0, 0.0)
+    row_tail: float = _of(0.0, 12.0)
+    row_far: float = _of(0.0, 7.0)
+    start: float = _of(40.0, 32.0)
+    start_each: float = _of(2.0, 1.2)
+    tile_wait: float = _of(8.5, 0.0)
+    tile_far: float = _of(0.0, 0.8)
+    tile_rows: float = _of(0.0, 1.0)
+    lanes_end: float = _of(0.0, 4.0)
+    lanes_far: float = _of(1.8, 1.0)
+    lanes_read: float = _of(0.0, 3.8)
+    weight_line: float = _of(4.0, 8.0)
+    short: float = _of(0.0, 2.0)
+    places: int = _of(1, 16)
+    border: float = _of(5.0, 10.0)
+    winograd_image: float = _of(75.0, 128.0)
+    winograd_back: float = _of(45.0, 38.0)
+    winograd_weights: float = _of(15.0, 20.0)
+    winograd_rows_line: float = _of(35.0, 20.0)
+    winograd_rows_image: float = _of(45.0, 130.0)
+    winograd_rows_back: float = _of(60.0, 67.0)
+    winograd_read: float = _of(1.0, 0.1)
+    winograd_far: float = _of(0.0, 24.0)
+    winograd4: float = _of(1.0, 4.0)
+    winograd4_sum: float = _of(1.3, 1.0)
+    winograd_gradient: float = _of(1.0, 0.66)
+    winograd_gradient_sum: float = _of(1.0, 0.65)
+    winograd_gradient_far: float = _of(0.0, 8.0)
+    fourier: float = _of(1.0, 1.7)
+    fourier_near: float = _of(0.45, 0.6)
+    steps_near: float = _of(12.0, 6.0)
+    fourier_gradient: float = _of(1.0, 1.25)
+    exchanged: float = _of(0.0, 0.9)
 
 
-ONE: Final = Core(
-    copy=5.0,
-    line=6.0,
-    steps=12.0,
-    pixel=2.0,
-    pack=2.0,
-    end=1.0,
-    end_line=8.0,
-    apart=1.0,
-    dot=1.3,
-    dot_end=3.1,
-    dot_pack=0.0,
-    whole=112,
-    pair=105,
-    single=70,
-    narrow=86,
-    panel_sum=1.054,
-    panel_low=(1.3, 1.1, 1.0),
-    panel_narrow=1.4,
-    panel_end=6.0,
-    panel_back=6.0,
-    panel_tile=150.0,
-    panel_pack=6.0,
-    panel_turn=12.0,
-    panel_gather=40.0,
-    panel_far_gather=80.0,
-    panel_run=20.0,
-    panel_packed=1 << 30,
-    far_copy=0.0,
-    far_read=0.0,
-    far_alone=0.0,
-    far_weights=0.0,
-    near_weights=0.0,
-    copy_us=1e-3,
-    copy_far_us=1e-3,
-    copy_back_us=1e-3,
-    copy_near_us=2.5e-4,
-    copy_border_us=1e-3,
-    copy_start_us=2.0,
-    row_term=1.3,
-    row_sum=25.0,
-    row_rest=12.0,
-    row_tail=0.0,
-    row_far=0.0,
-    start=40.0,
-    start_each=2.0,
-    tile_wait=8.5,
-    tile_far=0.0,
-    tile_rows=0.0,
-    lanes_end=0.0,
-    lanes_far=1.8,
-    lanes_read=0.0,
-    weight_line=4.0,
-    short=0.0,
-    places=1,
-    border=5.0,
-    winograd_image=75.0,
-    winograd_back=45.0,
-    winograd_weights=15.0,
-    winograd_rows_line=35.0,
-    winograd_rows_image=45.0,
-    winograd_rows_back=60.0,
-    winograd_read=1.0,
-    winograd_far=0.0,
-    winograd4=1.0,
-    winograd4_sum=1.3,
-    winograd_gradient=1.0,
-    winograd_gradient_sum=1.0,
-    winograd_gradient_far=0.0,
-    fourier=1.0,
-    fourier_near=0.45,
-    steps_near=12.0,
-    fourier_gradient=1.0,
-    exchanged=0.0,
-)
+ONE: Final = Core()
 """An AMD EPYC, whose vectors of 64 bytes are worked on in two halves."""
-TWO: Final = Core(
-    copy=6.0,
-    line=15.0,
-    steps=21.0,
-    pixel=1.0,
-    pack=6.0,
-    end=8.0,
-    end_line=2.0,
-    apart=2.5,
-    dot=2.0,
-    dot_end=21.0,
-    dot_pack=4.0,
-    whole=167,
-    pair=159,
-    single=118,
-    narrow=122,
-    panel_sum=0.8,
-    panel_low=(1.33, 1.4, 1.0),
-    panel_narrow=1.28,
-    panel_end=14.0,
-    panel_back=2.5,
-    panel_tile=80.0,
-    panel_pack=5.5,
-    panel_turn=10.0,
-    panel_gather=23.0,
-    panel_far_gather=36.0,
-    panel_run=13.5,
-    panel_packed=64,
-    far_copy=24.0,
-    far_read=10.0,
-    far_alone=70.0,
-    far_weights=37.0,
-    near_weights=5.0,
-    copy_us=1.1e-3,
-    copy_far_us=2.5e-3,
-    copy_back_us=1.6e-3,
-    copy_near_us=2.5e-4,
-    copy_border_us=4.5e-4,
-    copy_start_us=0.5,
-    row_term=0.7,
-    row_sum=8.0,
-    row_rest=0.0,
-    row_tail=12.0,
-    row_far=7.0,
-    start=32.0,
-    start_each=1.2,
-    tile_wait=0.0,
-    tile_far=0.8,
-    tile_rows=1.0,
-    lanes_end=4.0,
-    lanes_far=1.0,
-    lanes_read=3.8,
-    weight_line=8.0,
-    short=2.0,
-    places=16,
-    border=10.0,
-    winograd_image=128.0,
-    winograd_back=38.0,
-    winograd_weights=20.0,
-    winograd_rows_line=20.0,
-    winograd_rows_image=130.0,
-    winograd_rows_back=67.0,
-    winograd_read=0.1,
-    winograd_far=24.0,
-    winograd4=4.0,
-    winograd4_sum=1.0,
-    winograd_gradient=0.66,
-    winograd_gradient_sum=0.65,
-    winograd_gradient_far=8.0,
-    fourier=1.7,
-    fourier_near=0.6,
-    steps_near=6.0,
-    fourier_gradient=1.25,
-    exchanged=0.9,
-)
+TWO: Final = Core(**{f.name: f.metadata["two"] for f in fields(Core)})
 """An Intel Xeon (docs/speed.md says how near to the best choices are)."""
 
 
