@@ -184,10 +184,10 @@ def _records(model: l0.Model, populations: dict[str, l0.Population]) -> Iterator
                 yield f"spikes of `{name}` are recorded, which is not a population"
     events = {p.name: {e.name for e in p.synapse.events} for p in model.projections if p.synapse is not None}
     for happening in model.events:
-        of_neurons = isinstance(happening, l0.RecordNeuronEvents)
-        owner = populations.get(happening.source) if of_neurons else None
-        known = set(owner.neuron.events) if owner is not None else set[str]()
-        for name in set(happening.events) - (known if of_neurons else events.get(happening.source, set())):
+        owner = populations.get(happening.source)
+        of_neurons = set(owner.neuron.events) if owner is not None else set[str]()
+        known = events.get(happening.source, set()) if happening.of_synapses else of_neurons
+        for name in set(happening.events) - known:
             yield f"the event `{name}` of `{happening.source}` is recorded, which does not exist"
     for trace in model.traces:
         p = populations.get(trace.population)

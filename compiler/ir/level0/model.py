@@ -87,7 +87,7 @@ class Model:
     rates: tuple[RecordRate, ...] = ()
     histograms: tuple[RecordHistogram, ...] = ()
     tables: tuple[RecordTable, ...] = ()
-    events: tuple[RecordSynapseEvents | RecordNeuronEvents, ...] = ()
+    events: tuple[RecordOwnEvents, ...] = ()
     phases: tuple[PhaseDef, ...] = ()
     lookups: tuple[LookupTable, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

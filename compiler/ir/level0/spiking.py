@@ -469,33 +469,15 @@ class RecordSynapses:
 
 
 @dataclass(frozen=True)
-class RecordNeuronEvents:
-    """The neurons of a population for which the condition of an event holds, each in its step k; `between` as of
-    RecordSpikes."""
+class RecordOwnEvents:
+    """The neurons for which the condition of an event of `source` holds, each in its step k: of a population, or of the
+    synapses of a projection (`of_synapses`). `between` as of RecordSpikes."""
 
-    population: str
+    source: str
+    of_synapses: bool
     events: tuple[str, ...]
     between: tuple[int, int] | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-    @property
-    def source(self) -> str:
-        return self.population
-
-
-@dataclass(frozen=True)
-class RecordSynapseEvents:
-    """The neurons for which the condition of an event of a projection's synapses holds, each in its step k; `between`
-    as of RecordSpikes."""
-
-    projection: str
-    events: tuple[str, ...]
-    between: tuple[int, int] | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-    @property
-    def source(self) -> str:
-        return self.projection
 
 
 @dataclass(frozen=True)

@@ -116,14 +116,12 @@ def event_name(projection: l0.Projection, member: l0.Member, event: str) -> str:
     return f"{own_name(projection, member)}.{event}"
 
 
-def recorded_events(
-    model: l0.Model, record: l0.RecordSynapseEvents | l0.RecordNeuronEvents
-) -> Iterator[tuple[str, str]]:
+def recorded_events(model: l0.Model, record: l0.RecordOwnEvents) -> Iterator[tuple[str, str]]:
     """(model path, population of the neurons) of every event that a record asks for."""
-    if isinstance(record, l0.RecordNeuronEvents):
-        yield from ((f"{record.population}.{event}", record.population) for event in record.events)
+    if not record.of_synapses:
+        yield from ((f"{record.source}.{event}", record.source) for event in record.events)
         return
-    family = next(p for p in model.projections if p.name == record.projection)
+    family = next(p for p in model.projections if p.name == record.source)
     assert family.synapse is not None
     ends = {e.name: e.end for e in family.synapse.events}
     for m in family.members:

@@ -49,7 +49,7 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
     """The same for events with conditions: of synapses, and of neurons."""
     for record in model.events:
         for name, population in recorded_events(model, record):
-            if isinstance(record, l0.RecordNeuronEvents):
+            if not record.of_synapses:
                 _list_events(builder, name, instances[population])
             _record_events(builder, EVENT_RECORDS, name, instances[population].size, record.span)
 

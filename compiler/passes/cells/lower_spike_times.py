@@ -19,7 +19,7 @@ from compiler.ir.level1.stages import POPULATIONS
 from compiler.ir.space import DType, Role, own_array
 from compiler.passes.cells.cell_arrays import add_ring
 from compiler.passes.program.build_program import Place, ProgramBuilder
-from compiler.passes.program.init_values import read_file
+from compiler.passes.program.init_values import numbers_of
 
 
 def _spikes(instance: l1.Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -27,9 +27,9 @@ def _spikes(instance: l1.Instance, dt: float, warmup: int) -> tuple[npt.NDArray[
     params: dict[str, l0.Value] = dict(instance.params)
 
     def numbers(value: l0.Value) -> npt.NDArray[np.float64]:
-        if isinstance(value, l0.FromFile):
-            return read_file(value)
-        return np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
+        if isinstance(value, l0.FromFile | l0.Listed):
+            return numbers_of(value)
+        return np.array([getattr(value, "value", 0.0)], np.float64)
 
     times, indices = numbers(params["times"]), numbers(params["indices"])
     if len(times) != len(indices):

@@ -22,7 +22,7 @@ from compiler.ir.space import DType, Role, own_array
 from compiler.passes.cells.cell_arrays import FLAT
 from compiler.passes.program.build_program import Draft, Place, ProgramBuilder
 from compiler.passes.program.clock import BEFORE
-from compiler.passes.program.init_values import read_file
+from compiler.passes.program.init_values import numbers_of
 
 NEVER: Final = 1 << 40  # longer than any run: what is due once
 
@@ -31,27 +31,24 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
     """The timed arrays of the model as constants; those of layers as data, a part for each instance."""
     assert model.simulate is not None
     for item in model.timed:
-        given = item.values
         if item.layer:
             parts, name = model.simulate.instances * item.rows, own_array(item.name, "timed")
             whole = (parts, item.columns)
             builder.array(l2.Array(name, builder.precision, whole, Role.DATA, unit=item.unit, span=item.span))
             continue
-        data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
         array = l2.Array(
             own_array(item.name, "timed"), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span
         )
-        builder.array(array, data.reshape(shape).astype(builder.precision.numpy))
+        builder.array(array, numbers_of(item.values).reshape(shape).astype(builder.precision.numpy))
 
 
 def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:
     """The lookup tables of the model as constants."""
     for table in model.lookups:
-        given, last = table.values, table.rows - 1
-        values = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
+        last = table.rows - 1
         head = [table.low, last / (table.high - table.low), last]
-        data = np.concatenate([head, values.ravel()]).astype(builder.precision.numpy)
+        data = np.concatenate([head, numbers_of(table.values)]).astype(builder.precision.numpy)
         name, shape = own_array(table.name, "table"), data.shape
         builder.array(l2.Array(name, builder.precision, shape, Role.CONST, unit=table.unit, span=table.span), data)
     builder.lookups = frozenset(x.name for x in model.lookups)

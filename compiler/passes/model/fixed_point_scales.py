@@ -23,7 +23,7 @@ from compiler.expr.functions import Interval
 from compiler.expr.intervals import ANY, interval
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.model.bounds import delivered, scale_at_start
-from compiler.passes.program.init_values import read_file
+from compiler.passes.program.init_values import numbers_of
 
 GROWTH: Final = 2.0**4
 """Counts that are given away where nothing bounds what a synapse delivers, for it to grow."""
@@ -50,7 +50,7 @@ def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
         case l0.Placed(low=low, high=high):
             return low, high
         case l0.FromFile():
-            most = float(np.abs(read_file(value)).max(initial=0.0))
+            most = float(np.abs(numbers_of(value)).max(initial=0.0))
         case _:
             raise AssertionError(value)
     return -most, most

@@ -51,9 +51,9 @@ def _converted(name: str, data: npt.NDArray[np.float64], stored: DType, at: Span
     return given
 
 
-def read_file(value: l0.FromFile) -> npt.NDArray[np.float64]:
-    """The array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
-    return _read(value).ravel()
+def numbers_of(value: l0.FromFile | l0.Listed) -> npt.NDArray[np.float64]:
+    """Numbers given inline, or the array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
+    return _read(value).ravel() if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
 
 
 def _read(value: l0.FromFile) -> npt.NDArray[np.float64]:
@@ -139,7 +139,7 @@ def _given(
     name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf, stored: DType
 ) -> npt.NDArray[np.generic]:
     """Numbers given one per element. Raises ModelError E0703 where their count is not the number of elements."""
-    data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
+    data = numbers_of(value)
     if isinstance(extent, l2.SizeOf) or len(data) != extent:
         wanted = extent if isinstance(extent, int) else "one value per synapse"
         message = f"`{name}` needs {wanted} values, but {len(data)} are given"

@@ -24,7 +24,7 @@ from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role, array_name
 from compiler.passes.model.known_deliveries import known_delivery
-from compiler.passes.program.init_values import drawn, initialise, read_file
+from compiler.passes.program.init_values import drawn, initialise, numbers_of
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
 
@@ -72,13 +72,12 @@ def _in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.
     if shape is not None:
         if not replace(link, pre=pre, post=post).hole or not isinstance(value, l0.Listed | l0.FromFile):
             return value
-        each = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
-        return l0.Listed(tuple(each.reshape(shape)[~np.eye(*shape, dtype=np.bool_)].tolist()), value.span)
+        return l0.Listed(tuple(numbers_of(value).reshape(shape)[~np.eye(*shape, dtype=np.bool_)].tolist()), value.span)
     stored = found.relation
     numbered = isinstance(stored, l2.Csr) and not stored.shared
     if link.rule.rows is None or not numbered or not isinstance(value, l0.Listed | l0.FromFile):
         return value
-    data, rows = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values), link.rule.rows(link)
+    data, rows = numbers_of(value), link.rule.rows(link)
     return l0.Listed(tuple(data[rows.order].tolist()), value.span) if len(data) == rows.given else value
 
 

@@ -78,7 +78,7 @@ def _events(model: l0.Model) -> Iterator[Part]:
 
 def _guessed(
     model: l0.Model,
-    record: l0.RecordSpikes | l0.RecordNeuronEvents | l0.RecordSynapseEvents,
+    record: l0.RecordSpikes | l0.RecordOwnEvents,
     what: str,
     file: str,
     neurons: int,

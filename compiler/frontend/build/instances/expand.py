@@ -97,11 +97,7 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
         events=tuple(
             e
             for r in model.events
-            for e in (
-                (replace(r, population=copy_name(r.population, k)) for k in copies)
-                if isinstance(r, l0.RecordNeuronEvents)
-                else (r,)
-            )
+            for e in ((r,) if r.of_synapses else (replace(r, source=copy_name(r.source, k)) for k in copies))
         ),
         rates=tuple(replace(r, population=copy_name(r.population, k)) for r in model.rates for k in copies),
         tables=tuple(

@@ -47,7 +47,7 @@ class Recorded:
     synapses: list[l0.RecordSynapses] = field(default_factory=list)
     histograms: list[l0.RecordHistogram] = field(default_factory=list)
     tables: list[l0.RecordTable] = field(default_factory=list)
-    events: list[l0.RecordSynapseEvents | l0.RecordNeuronEvents] = field(default_factory=list)
+    events: list[l0.RecordOwnEvents] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -200,7 +200,7 @@ def _events(e: _Entry) -> None:
             known = [] if found.synapse is None else [x.name for x in found.synapse.events]
             whose, what = f"the synapses of `{found.name}` have", "the projection is"
             names = _event_names(e, found.name, (whose, what), known, found.span)
-            out.events += [l0.RecordSynapseEvents(found.name, names, between, at)] if names else []
+            out.events += [l0.RecordOwnEvents(found.name, True, names, between, at)] if names else []
         return
     for population in select(source, populations, e.c) or ():
         neuron = populations.neuron_of.get(population)
@@ -208,7 +208,7 @@ def _events(e: _Entry) -> None:
             events, place = neuron.definition.events, populations.places[population]
             words = f"the neurons of `{population}` have", "the population is"
             names = _event_names(e, population, words, events, place)
-            out.events += [l0.RecordNeuronEvents(population, names, between, at)] if names else []
+            out.events += [l0.RecordOwnEvents(population, False, names, between, at)] if names else []
 
 
 def _event_names(
