@@ -118,6 +118,15 @@ class Network:
         """Trained arrays of several layers."""
         return frozenset(array for layer in self.layers for _, array in layer.shared)
 
+    @property
+    def readers(self) -> dict[str, list[str]]:
+        """For each input and layer that layers read, these; twice what reads it twice."""
+        found: dict[str, list[str]] = {}
+        for layer in self.layers:
+            for name in layer.inputs:
+                found.setdefault(name, []).append(layer.name)
+        return found
+
     def needed(self, names: Iterable[str], ends: frozenset[str] = frozenset()) -> set[str]:
         """Layers and inputs that `names` depend on, themselves included; not what layers of the kinds `ends` read."""
         layers = {layer.name: layer for layer in self.layers}

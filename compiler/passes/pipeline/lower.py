@@ -139,30 +139,16 @@ def data_name(name: str) -> str:
     return f"data.{name}"
 
 
-def _users(network: l0.Network) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for layer in network.layers:
-        for name in layer.inputs:
-            found.setdefault(name, []).append(layer.name)
-    return found
-
-
-def _predictions(loss: l0.Loss) -> tuple[str, ...]:
-    if loss.kind == "sum":
-        return tuple(n for _, term in loss.terms for n in _predictions(term))
-    return (loss.prediction,) if loss.prediction else ()
-
-
 def default_outputs(model: l0.Model) -> tuple[str, ...]:
     """The layers that a loss compares, and layers without readers that depend on no input used by a loss alone."""
     assert model.network is not None
     network = model.network
-    users = _users(network)
-    ends = [layer.name for layer in network.layers if layer.name not in users]
+    read = network.readers
+    ends = [layer.name for layer in network.layers if layer.name not in read]
     if model.train is None:
         return tuple(ends)
     loss = model.train.loss
-    compared = [n for n in _predictions(loss) if any(n == layer.name for layer in network.layers)]
+    compared = [t.prediction for t in loss.each if any(t.prediction == layer.name for layer in network.layers)]
     targets = {i.name for i in network.inputs if i.name in loss.reads} - network.needed(compared)
     chosen = {*compared, *(n for n in ends if not network.needed((n,)) & targets)} or set(ends)
     return tuple(layer.name for layer in network.layers if layer.name in chosen)

@@ -40,10 +40,7 @@ def _joined(node: l1.Map, a: l1.Move, b: l1.Move) -> l1.Move:
 
 def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
     """The graph with composed Moves."""
-    readers: dict[str, int] = {}
-    for node in nodes:
-        for name in l1.operands(node):
-            readers[name] = readers.get(name, 0) + 1
+    readers = l1.readers_of(nodes)
     moves: dict[str, l1.Move] = {}
     result: list[l1.Node] = []
     for node in nodes:
@@ -52,7 +49,7 @@ def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple
                 if name in moves and _is_inside(node, k, moves[name].out.shape):
                     node = _past(node, k, moves[name])
         elif isinstance(node, l1.Map) and node.body == _SUM and not node.scalars:
-            alone = [name in moves and readers[name] == 1 and name not in outputs for name in node.ins]
+            alone = [name in moves and len(readers[name]) == 1 and name not in outputs for name in node.ins]
             plain = all(m == tuple(range(len(node.out.shape))) for m in node.maps)
             if all(alone) and plain:
                 node = _joined(node, *(moves[name] for name in node.ins))

@@ -41,10 +41,7 @@ def fold_norms(
 ) -> tuple[l0.Network, tuple[Fold, ...], dict[str, str], list[Decision]]:
     """The simplified network; the folds; the layer that replaces each removed one; decisions. `kept`: layers whose
     values are outputs. `exact`: rounding must not change."""
-    readers: dict[str, list[str]] = {}
-    for layer in network.layers:
-        for name in layer.inputs:
-            readers.setdefault(name, []).append(layer.name)
+    readers = network.readers
     made: dict[str, l0.Layer] = {}
     stands: dict[str, str] = {}
     folds: list[Fold] = []
