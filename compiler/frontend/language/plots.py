@@ -7,6 +7,8 @@ Does not: check that what is drawn is recorded.
 
 from __future__ import annotations
 
+from functools import partial
+
 import compiler.expr.keys.kinds as k
 from compiler.expr import units
 from compiler.expr.keys.values import DURATION, POPULATIONS, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY
@@ -54,16 +56,14 @@ _SPIKING = k.required("from", POPULATIONS, "Populations whose spikes are recorde
 
 _BIN = k.Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default="1 ms", example="bin: 1 ms")
 
+_plot = partial(k.entry, "plot")
 
 PLOTS = k.ListOf(
     k.OneKey(
         "plot",
         (
-            k.entry(
-                "plot", "raster", "Spikes over time, a row per neuron, with the rates below.", _SPIKING, _TIME, *_LOOK
-            ),
-            k.entry(
-                "plot",
+            _plot("raster", "Spikes over time, a row per neuron, with the rates below.", _SPIKING, _TIME, *_LOOK),
+            _plot(
                 "trace",
                 "A variable over time, a line per recorded neuron.",
                 k.required("from", POPULATIONS, "Populations with a recorded trace."),
@@ -74,16 +74,14 @@ PLOTS = k.ListOf(
                 *_LOOK,
                 elsewhere={"variables": "`variable`"},
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "rate",
                 "The rates of populations over time.",
                 k.required("from", POPULATIONS, "Populations with a recorded rate.", example="from: [exc, inh]"),
                 _TIME,
                 *_LOOK,
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "histogram",
                 "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
                 _RECORDED,
@@ -92,8 +90,7 @@ PLOTS = k.ListOf(
                 *_LOOK,
                 elsewhere={"variables": "`variable`"},
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "matrix",
                 "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
                 "recorded synapses at the end.",
@@ -102,8 +99,7 @@ PLOTS = k.ListOf(
                 *_LOOK,
                 elsewhere={"variables": "`variable`"},
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "evolution",
                 "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
                 "distributed.",
@@ -114,24 +110,21 @@ PLOTS = k.ListOf(
                 *_LOOK,
                 elsewhere={"variables": "`variable`"},
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "isi",
                 "How the intervals between spikes of a neuron are distributed, and their coefficient of variation (CV) "
                 "over neurons.",
                 _SPIKING,
                 *_LOOK,
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "spectrum",
                 "The power spectral density of the rate of populations, by Welch's method.",
                 _SPIKING,
                 _BIN,
                 *_LOOK,
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "correlogram",
                 "The correlation of the rates of populations over the lag, of each with itself and with each other.",
                 _SPIKING,
@@ -139,8 +132,7 @@ PLOTS = k.ListOf(
                 k.Field("lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"),
                 *_LOOK,
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "psth",
                 "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
                 "histogram).",
@@ -156,13 +148,12 @@ PLOTS = k.ListOf(
                 elsewhere={"period": "`every`", "trial": "`every`"},
                 example="{from: exc, every: 100 ms}",
             ),
-            k.entry(
-                "plot",
+            _plot(
                 "connectivity",
                 "The expected number of synapses from each population to each neuron of the others.",
                 *_LOOK,
             ),
-            k.entry("plot", "training", "Loss and metrics over the epochs of training.", *_LOOK),
+            _plot("training", "Loss and metrics over the epochs of training.", *_LOOK),
         ),
         title="plot",
         doc="One figure.",

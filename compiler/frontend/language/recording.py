@@ -7,6 +7,7 @@ Does not: check the variables of a population or a projection.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import compiler.expr.keys.kinds as k
@@ -62,23 +63,33 @@ def bins(most: int) -> k.Field:
     return k.Field("bins", replace(v.POSITIVE, high=most), "The number of bars.", default=20, example="bins: 20")
 
 
+def _recording(
+    name: str,
+    doc: str,
+    *fields: k.Field,
+    elsewhere: Mapping[str, str],
+    one_of: tuple[tuple[str, ...], ...] = (),
+    example: str | None = None,
+) -> k.Alternative:
+    return k.entry(
+        "recording", name, doc, *fields, title=f"record_{name}", example=example, one_of=one_of, elsewhere=elsewhere
+    )
+
+
 RECORD = k.ListOf(
     k.OneKey(
         "recording",
         (
-            k.entry(
-                "recording",
+            _recording(
                 "spikes",
                 "The spikes of populations, written to `spikes.h5`.",
                 _FROM,
                 _SOME,
                 _BETWEEN,
-                title="record_spikes",
                 elsewhere=k.instead("`from`: of population", "`members`: neurons indices"),
                 example="{from: [exc, inh]}",
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "trace",
                 "Variables over time, sampled at the end of a step, written to `traces.h5`.",
                 _FROM,
@@ -92,7 +103,6 @@ RECORD = k.ListOf(
                 _EVERY,
                 _AT,
                 _BETWEEN,
-                title="record_trace",
                 elsewhere=k.instead(
                     "`variables: [...]`: variable",
                     "`members`: neurons indices",
@@ -101,8 +111,7 @@ RECORD = k.ListOf(
                 ),
                 example="{from: exc, variables: [v], members: 0..9}",
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "rate",
                 "The mean rate of a population in bins of time, written to `rates.h5`.",
                 _FROM,
@@ -115,13 +124,11 @@ RECORD = k.ListOf(
                     "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
                     "long as one; with the end of the trial, it is the mean rate in each trial.",
                 ),
-                title="record_rate",
                 one_of=(("every", "at"),),
                 elsewhere={"bin": "`every`", "bins": "`every`", "of": "`from`", "population": "`from`"},
                 example="{from: [exc, inh], every: 10 ms}",
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "events",
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",
@@ -133,11 +140,9 @@ RECORD = k.ListOf(
                 ),
                 k.required("events", v.NAMES, "Events with conditions, by name.", example="events: [release]"),
                 _BETWEEN,
-                title="record_events",
                 elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "synapses",
                 "Variables of all synapses of a projection over time, with their sources and targets, written to "
                 "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
@@ -151,12 +156,10 @@ RECORD = k.ListOf(
                 ),
                 _EVERY_SAMPLE,
                 _AT,
-                title="record_synapses",
                 elsewhere={"variable": "`variables: [...]`", "of": "`from`", "projection": "`from`"},
                 example="{from: plastic, variables: [w], every: 1 s}",
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "histogram",
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
@@ -175,12 +178,10 @@ RECORD = k.ListOf(
                 bins(100_000),
                 _EVERY_SAMPLE,
                 _AT,
-                title="record_histogram",
                 elsewhere={"variables": "`variable`", "of": "`from`", "projection": "`from`"},
                 example="{from: plastic, variable: w, range: [0, 1], every: 1 s}",
             ),
-            k.entry(
-                "recording",
+            _recording(
                 "table",
                 "Numbers of the whole network over time, a row for each, written to `tables/NAME.csv`.",
                 k.Field(
@@ -213,7 +214,6 @@ RECORD = k.ListOf(
                     "The format of the file. Parquet needs pyarrow (extra `parquet`).",
                     default="csv",
                 ),
-                title="record_table",
                 one_of=(("every", "at"),),
                 elsewhere={"values": "`columns`", "variables": "`columns`"},
                 example="{columns: {error: mean(output.wrong)}, at: trial.end}",
