@@ -103,11 +103,8 @@ def _values(cursor: Cursor, kinds: tuple[spec.Kind, ...], scope: Scope, word: st
                 names = scope.references(to, cursor.path) | {k: to for k in known}
                 for name, detail in names.items():
                     yield Offer(name, name, cursor.start, "name", detail)
-            case spec.Pattern("a variable"):
-                for name, detail in scope.references("variable", cursor.path).items():
-                    yield Offer(name, name, cursor.start, "name", detail)
-            case spec.Pattern("an event"):
-                for name, detail in scope.events.items():
+            case spec.Pattern("a variable" | "an event" as what):
+                for name, detail in scope.references(what.split()[1], cursor.path).items():
                     yield Offer(name, name, cursor.start, "name", detail)
             case spec.Expression() | spec.Statement() | spec.Value():
                 yield from _in_expression(cursor, scope, word, at)

@@ -90,6 +90,21 @@ def node_at(path: Path, root: Node | None) -> Node | None:
     return root
 
 
+def keys_of(node: Node | None) -> tuple[str, ...]:
+    return tuple(e.name for e in node.entries) if isinstance(node, Mapping) else ()
+
+
+def texts_of(node: Node | None) -> tuple[str, ...]:
+    """The texts of a scalar or of the scalars of a list."""
+    match node:
+        case Scalar(value=str(text)):
+            return (text,)
+        case Sequence(items=items):
+            return tuple(i.text for i in items if isinstance(i, Scalar))
+        case _:
+            return ()
+
+
 def field_of(path: Path, root: Node) -> Field | Alternative | None:
     """What the language says of the last key of `path`; None of a name that the user chose."""
     if not path or not isinstance(path[-1], str):

@@ -22,7 +22,18 @@ from compiler.frontend.resolve.use import LIBRARY_KINDS, LibraryFinder, Uses
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, from_plain
 from compiler.ir.level0.synapses import CONNECTED
 from compiler.lsp.outline import Path
-from compiler.lsp.places import node_at
+from compiler.lsp.places import keys_of, node_at
+from compiler.lsp.referents import (
+    Declared,
+    Definitions,
+    Layers,
+    Names,
+    Place,
+    Words,
+    of_ends,
+    of_keys,
+    of_reference,
+)
 
 DEFINITIONS: Final = LIBRARY_KINDS
 PARTS: Final = ("params", "state", "inputs", "let", "others")
@@ -68,36 +79,6 @@ class Scope:
         except ModelError:
             return None
 
-    def setting(self, block: Node | None, key: str) -> Node | None:
-        """What a population says, or one of its classes."""
-        found = node_at((key,), block)
-        if found is None:
-            for name in texts_of(node_at(("classes",), block)):
-                found = node_at(("classes", name, key), self.root) or found
-        return found
-
-    def neuron(self, population: Node | None) -> Mapping | None:
-        """The neuron of a block of `populations` or `classes`."""
-        reference = self.setting(population, "neuron")
-        return self.definition("neurons", reference.text) if isinstance(reference, Scalar) else None
-
-    def neurons(self, node: Node | None) -> Iterator[Mapping]:
-        """The neurons of the populations that `from` or `to` names."""
-        for name in texts_of(node):
-            populations = self.names("populations") if name == "all" else (name,)
-            blocks = [node_at(("populations", p), self.root) or node_at(("classes", p), self.root) for p in populations]
-            seen: set[int] = set()
-            for block in blocks:
-                neuron = self.neuron(block)
-                if neuron is not None and id(neuron) not in seen:
-                    seen.add(id(neuron))
-                    yield neuron
-
-    def synapse(self, projection: Node | None) -> Mapping | None:
-        """The synapse of a block of `projections`."""
-        reference = node_at(("synapse",), projection)
-        return self.definition("synapses", reference.text) if isinstance(reference, Scalar) else None
-
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """The names of layers, without those in `blocks`."""
@@ -109,11 +90,6 @@ class Scope:
             return None
         found = self.definition(str(path[0]), path[1]) or node_at(path[:2], self.root)
         return (str(path[0]), found) if isinstance(found, Mapping) else None
-
-    @property
-    def events(self) -> dict[str, str]:
-        """The events of phases."""
-        return {f"{p}.{e}": "event" for p in self.names("phases") for e in self.names("phases", p, "events")}
 
     def in_expressions(self, path: Path) -> dict[str, str]:
         """The names that an expression at `path` may read, and what each of them is."""
@@ -135,9 +111,8 @@ class Scope:
         if path[:1] == ("projections",):
             found = {**MEANINGS, "sum_into": "sum over all projections into the same input", **found}
             for key in ("from", "to"):
-                for neuron in self.neurons(node_at((*path[:2], key), self.root)):
-                    params = keys_of(neuron.get("params"))
-                    found |= {f"{key}.{name}": f"parameter of the population at `{key}`" for name in params}
+                params = self.of_places(of_ends(node_at((*path[:2], key), self.root), ("params",), self.root))
+                found |= {f"{key}.{name}": f"parameter of the population at `{key}`" for name in params}
         found |= {n.partition("(")[0]: "function of the file" for n in self.names("functions")}
         found |= dict.fromkeys(self.names("timed"), "timed array")
         found |= dict.fromkeys(self.names("tables"), "lookup table")
@@ -147,106 +122,35 @@ class Scope:
 
     def keys(self, path: Path) -> dict[str, str]:
         """The names that a map of the user's names at `path` may have as keys, and what each of them is."""
-        block = node_at(path[:2], self.root)
         match path:
-            case ("populations" | "classes", _, "params" | "init" as part):
-                return _declared(self.neuron(block), "params" if part == "params" else "state")
-            case ("projections", _, "params" | "init" as part):
-                return _declared(self.synapse(block), "params" if part == "params" else "state")
-            case ("populations" | "classes", _, "others"):
-                return _declared(self.neuron(block), "others")
-            case ("projections", _, "others"):
-                return _declared(self.synapse(block), "others")
-            case ("inputs", _, "current", "params"):
-                source = node_at(("current", "source"), block)
-                found = self.definition("currents", source.text) if isinstance(source, Scalar) else None
-                return _declared(found, "params")
             case ("neurons" | "synapses" | "currents", _, *inner, "dynamics"):
                 owner = self.owner(path)
                 states = keys_of(node_at((*inner, "state"), owner[1])) if owner is not None else ()
                 return {f"d{name}/dt": "differential equation" for name in states}
-            case ("neurons" | "synapses", _, *_, "on"):
-                return self.events
-            case ("train", "optimizer", str(name)):
-                return _declared(self.definition("optimizers", name), "params")
-            case ("train", "data", "inputs" | "scale" | "mean" | "std"):
-                return dict.fromkeys(self.names("network", "inputs"), "network input")
-            case ("sweep",):
-                return dict.fromkeys(self.names("params"), "parameter of the model")
-            case (*_, "by_source" | "by_target"):
-                return self.references("population", path)
             case _:
-                return {}
+                return self.of_places(of_keys(path, self.root))
 
     def references(self, to: str, path: Path) -> dict[str, str]:
         """The names of this file that a reference at `path` to a `to` may be, and what each of them is."""
-        block = node_at(path[:2], self.root)
-        match to:
-            case "population":
-                classes = dict.fromkeys(self.names("classes"), "class")
-                return dict.fromkeys(self.names("populations"), "population") | classes
-            case "class":
-                return dict.fromkeys(self.names("classes"), "class")
-            case "neuron" | "current" | "synapse":
-                return self.own(f"{to}s", "")
-            case "definition":
-                return self.own(str(path[0]), str(path[1])) if len(path) > 1 else {}
-            case "projection":
-                return dict.fromkeys(self.names("projections"), "projection")
-            case "input":
-                return self.at_ends(node_at(("to",), block), ("inputs",))
-            case "parameter or input":
-                return self.at_ends(node_at(("to",), block), ("params", "inputs"))
-            case "state variable":
-                owner = self.owner(path)
-                return {} if owner is None else _declared(owner[1], "state")
-            case "variable":
-                return self.recorded(node_at((*path[:3], "from"), self.root))
-            case _:
-                return self._of_network(to)
+        return self.of_places(of_reference(to, path, self.root))
 
-    def _of_network(self, to: str) -> dict[str, str]:
-        inputs = dict.fromkeys(self.names("network", "inputs"), "network input")
-        layers = dict.fromkeys(self.layers, "layer")
-        match to:
-            case "layer or network input":
-                return layers | inputs
-            case "layer" | "layer or class of weights":
-                return layers
-            case "network input":
-                return inputs
-            case "block of the network":
-                return {n.partition("(")[0]: "block" for n in self.names("network", "blocks")}
-            case "metric":
-                metrics = ("loss", *texts_of(node_at(("train", "metrics"), self.root)))
-                return {f"{v}{m}": "metric" for v in ("validation_", "") for m in metrics}
-            case _ if "`functions`" in to:
-                return {n.partition("(")[0]: "function of the file" for n in self.names("functions")}
-            case _:
-                return {}
-
-    def own(self, collection: str, but: str) -> dict[str, str]:
-        """The definitions of a collection, of this file and of the library."""
-        own = {n: collection[:-1] for n in self.names(collection) if n != but}
-        return own | {f"library/{collection}/{n}": "library" for n in self.library.names(collection)}
-
-    def at_ends(self, to: Node | None, parts: Iterable[str]) -> dict[str, str]:
-        """What the neurons of the populations `to` declare."""
+    def of_places(self, places: Iterable[Place]) -> dict[str, str]:
+        """The names that places declare, and what each of them is."""
         found: dict[str, str] = {}
-        for neuron in self.neurons(to):
-            for part in parts:
-                found |= _declared(neuron, part)
-        return found
-
-    def recorded(self, source: Node | None) -> dict[str, str]:
-        """The variables of the populations or the projection that `from` names."""
-        found = self.at_ends(source, ("state", "inputs"))
-        for name in texts_of(source):
-            projection = node_at(("projections", name), self.root)
-            if projection is not None:
-                found |= {"weight": "of static synapses", "delay": "of static synapses"}
-                synapse = self.synapse(projection)
-                found = _declared(synapse, "state") if synapse is not None else found
+        for place in dict.fromkeys(places):
+            match place:
+                case Names(path, what):
+                    found |= {n.partition("(")[0]: what for n in self.names(*path)}
+                case Layers():
+                    found |= dict.fromkeys(self.layers, "layer")
+                case Definitions(collection, but):
+                    found |= {n: collection[:-1] for n in self.names(collection) if n != but}
+                    found |= {f"library/{collection}/{n}": "library" for n in self.library.names(collection)}
+                case Declared(collection, reference, part):
+                    owner = self.owner((collection, reference))
+                    found |= {} if owner is None else _declared(owner[1], part)
+                case Words(words, what):
+                    found |= dict.fromkeys(words, what)
         return found
 
 
@@ -257,21 +161,6 @@ WHAT: Final = {
     "let": "named expression",
     "others": "another population",
 }
-
-
-def keys_of(node: Node | None) -> tuple[str, ...]:
-    return tuple(e.name for e in node.entries) if isinstance(node, Mapping) else ()
-
-
-def texts_of(node: Node | None) -> tuple[str, ...]:
-    """The texts of a scalar or of the scalars of a list."""
-    match node:
-        case Scalar(value=str(text)):
-            return (text,)
-        case Sequence(items=items):
-            return tuple(i.text for i in items if isinstance(i, Scalar))
-        case _:
-            return ()
 
 
 def layer_names(layers: Node | None) -> Iterator[Scalar]:
@@ -297,9 +186,9 @@ def described(node: Node | None) -> str:
     return f"{text}\n\n{doc.text.strip()}" if isinstance(doc, Scalar) else text
 
 
-def _declared(block: Mapping | None, part: str) -> dict[str, str]:
+def _declared(block: Mapping, part: str) -> dict[str, str]:
     """The names that a part of a definition declares, and what each of them is."""
-    found = block.get(part) if block is not None else None
+    found = block.get(part)
     if not isinstance(found, Mapping):
         return {}
     return {e.name: f"{WHAT[part]} {described(e.value)}".strip() for e in found.entries}

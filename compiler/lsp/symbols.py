@@ -16,10 +16,11 @@ from typing import Final
 
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import NAME, Expression, Name, Pattern, Reference, Statement, Value
-from compiler.frontend.yaml.tree import Node, Scalar, within
+from compiler.frontend.yaml.tree import Scalar, within
 from compiler.lsp.outline import Path
-from compiler.lsp.places import Visited, node_at, walk
-from compiler.lsp.scope import DEFINITIONS, PARTS, keys_of, texts_of
+from compiler.lsp.places import Visited, keys_of, node_at, texts_of, walk
+from compiler.lsp.referents import Declared, Definitions, Layers, Names, Place, Words, of_keys, of_reference
+from compiler.lsp.scope import DEFINITIONS, PARTS
 from compiler.lsp.texts import Texts
 
 _READ: Final = ("params", "functions", "timed", "tables")
@@ -29,7 +30,6 @@ _WORDS: Final = re.compile(
     r"(?P<number>\d[\w.]*(?:[eE][-+]?\d+)?(?:\s+[^\W\d]\w*)?)|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)?)", re.ASCII
 )
 _EQUATION: Final = re.compile(r"d(\w+)/dt")
-_COLLECTION: Final = {"neuron": "neurons", "current": "currents", "synapse": "synapses"}
 
 
 @dataclass(frozen=True)
@@ -121,36 +121,7 @@ class Symbols:
                     found = self.member(file, path[0], path[1], (*inner, "state"), equation[1])
                     yield from _named(found, within(key, *equation.span(1)))
             case _:
-                yield from _named(self._setting(at.path, text, file), key.span)
-
-    def _setting(self, path: Path, name: str, file: FilePath) -> Symbol | None:
-        """The symbol that a key refers to: a parameter that is set, a population in `by_source`."""
-        root = self.texts.tree(file)
-        match path:
-            case ("populations" | "classes", _, "params" | "init" as part, _):
-                block = node_at(path[:2], root)
-                return self._of_neuron(block, ("params",) if part == "params" else ("state",), name, file)
-            case ("populations" | "classes", _, "others", _):
-                return self._of_neuron(node_at(path[:2], root), ("others",), name, file)
-            case ("projections", _, "others", _):
-                synapse = texts_of(node_at((*path[:2], "synapse"), root))
-                return self._in(self.definition("synapses", synapse[0], file) if synapse else None, ("others",), name)
-            case ("projections", _, "params" | "init" as part, _):
-                synapse = texts_of(node_at((*path[:2], "synapse"), root))
-                where = self.definition("synapses", synapse[0], file) if synapse else None
-                return self._in(where, ("params",) if part == "params" else ("state",), name)
-            case ("train", "optimizer", str(chosen)):
-                return self.definition("optimizers", chosen, file)
-            case ("train", "optimizer", str(chosen), _):
-                return self._in(self.definition("optimizers", chosen, file), ("params",), name)
-            case ("train", "data", _, _):
-                return self._declared(file, ("network", "inputs", name))
-            case (*_, "by_source" | "by_target", _):
-                return self._population(name, file)
-            case ("sweep", _):
-                return self._declared(file, ("params", name))
-            case _:
-                return None
+                yield from _named(self._found(of_keys(at.path[:-1], self.texts.tree(file)), text, file), key.span)
 
     # ---------------------------------------------------------------------------------- values
 
@@ -162,13 +133,14 @@ class Symbols:
                     return
                 case Reference(to):
                     text = node.text.partition("[")[0].rstrip()  # of a part of a population
-                    found = self._reference(to, text, at.path, file)
+                    found = self._found(of_reference(to, at.path, self.texts.tree(file)), text, file)
                     if found is not None:
                         begin = max(text.rfind("#"), text.rfind("/")) + 1
                         yield Occurrence(found, within(node, begin, len(text)))
                         return
                 case Pattern("a variable"):
-                    yield from _named(self._reference("variable", node.text, at.path, file), node.span)
+                    places = of_reference("variable", at.path, self.texts.tree(file))
+                    yield from _named(self._found(places, node.text, file), node.span)
                     return
         if any(isinstance(k, Expression | Statement | Value) for k in at.kinds):
             yield from self._of_expression(at.path, node, file)
@@ -201,48 +173,6 @@ class Symbols:
                 return found
         return None
 
-    def _reference(self, to: str, text: str, path: Path, file: FilePath) -> Symbol | None:
-        root = self.texts.tree(file)
-        match to:
-            case "neuron" | "current" | "synapse":
-                return self.definition(_COLLECTION[to], text, file)
-            case "definition":
-                return self.definition(str(path[0]), text, file)
-            case "population":
-                return self._population(text, file)
-            case "class":
-                return self._declared(file, ("classes", text))
-            case "projection":
-                return self._declared(file, ("projections", text))
-            case "input" | "parameter or input":
-                parts = ("inputs",) if to == "input" else ("params", "inputs")
-                return self._of_ends(node_at((*path[:2], "to"), root), parts, text, file)
-            case "state variable":
-                return self.member(file, str(path[0]), str(path[1]), ("state",), text)
-            case "variable":
-                return self._recorded(node_at((*path[:3], "from"), root), text, file)
-            case _:
-                return self._of_network(to, text, file)
-
-    def _recorded(self, source: Node | None, text: str, file: FilePath) -> Symbol | None:
-        """A variable of the populations or the projection that `from` names."""
-        found = self._of_ends(source, ("state", "inputs"), text, file)
-        for name in texts_of(source) if found is None else ():
-            synapse = texts_of(node_at(("projections", name, "synapse"), self.texts.tree(file)))
-            found = self._in(self.definition("synapses", synapse[0], file), ("state",), text) if synapse else found
-        return found
-
-    def _of_network(self, to: str, text: str, file: FilePath) -> Symbol | None:
-        match to:
-            case _ if "layer" in to or to == "network input":
-                return self._declared(file, ("network", "inputs", text)) or Symbol(file, ("network", "layers", text))
-            case "block of the network":
-                return self._declared(file, ("network", "blocks", text))
-            case _ if "`functions`" in to:
-                return self._declared(file, ("functions", text))
-            case _:
-                return None
-
     # ---------------------------------------------------------------------------------- declarations
 
     def _declared(self, file: FilePath, path: tuple[str, ...]) -> Symbol | None:
@@ -251,8 +181,23 @@ class Symbols:
         there = path[-1] in names or any(n.partition("(")[0] == path[-1] for n in names)
         return Symbol(file, path) if there else None
 
-    def _population(self, name: str, file: FilePath) -> Symbol | None:
-        return self._declared(file, ("populations", name)) or self._declared(file, ("classes", name))
+    def _found(self, places: Iterable[Place], name: str, file: FilePath) -> Symbol | None:
+        """What the first of some places that declares `name` calls so."""
+        return next((f for f in (self._in(place, name, file) for place in places) if f is not None), None)
+
+    def _in(self, place: Place, name: str, file: FilePath) -> Symbol | None:
+        match place:
+            case Names(path):
+                return self._declared(file, (*path, name))
+            case Layers():
+                return Symbol(file, ("network", "layers", name))
+            case Definitions(collection):
+                return self.definition(collection, name, file)
+            case Declared(collection, reference, part):
+                where = self.definition(collection, reference, file)
+                return self.member(where.file, collection, where.name, (part,), name) if where is not None else None
+            case Words():
+                return None
 
     def definition(self, collection: str, reference: str, file: FilePath) -> Symbol | None:
         """The definition that a reference in `file` leads to."""
@@ -278,31 +223,6 @@ class Symbols:
             if next_one is None:
                 return None
             file, name = next_one.file, next_one.name
-        return None
-
-    def _in(self, where: Symbol | None, parts: Iterable[str], name: str) -> Symbol | None:
-        if where is None:
-            return None
-        found = (self.member(where.file, where.path[0], where.name, (part,), name) for part in parts)
-        return next((f for f in found if f is not None), None)
-
-    def _of_neuron(self, block: Node | None, parts: Iterable[str], name: str, file: FilePath) -> Symbol | None:
-        """What the neuron of a population or class calls `name`."""
-        reference = texts_of(node_at(("neuron",), block))
-        for chosen in texts_of(node_at(("classes",), block)) if not reference else ():
-            reference = texts_of(node_at(("classes", chosen, "neuron"), self.texts.tree(file))) or reference
-        return self._in(self.definition("neurons", reference[0], file), parts, name) if reference else None
-
-    def _of_ends(self, ends: Node | None, parts: Iterable[str], name: str, file: FilePath) -> Symbol | None:
-        """What the first of the populations that has it calls `name`."""
-        root = self.texts.tree(file)
-        chosen = texts_of(ends)
-        populations = keys_of(node_at(("populations",), root)) if "all" in chosen else chosen
-        for population in populations:
-            block = node_at(("populations", population), root) or node_at(("classes", population), root)
-            found = self._of_neuron(block, parts, name, file)
-            if found is not None:
-                return found
         return None
 
 

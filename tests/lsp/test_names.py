@@ -76,6 +76,18 @@ async def test_definition(files, name: str) -> None:
     assert word(CELLS if file == "cells.yaml" else MODEL, found.range) == symbol
 
 
+async def test_parameter_of_a_current(files) -> None:
+    text = f"""{MODEL}currents:
+  step: {{params: {{height: 1 mV}}, value: height}}
+inputs:
+  drive: {{to: exc, into: ge, current: {{source: step, params: {{height: 2 mV}}}}}}
+"""
+    await files.open("m.yaml", text)
+    found = await definition(files, "m.yaml", at(text, "height: 2"))
+    assert found is not None
+    assert text.splitlines()[found.range.start.line].startswith("  step:")
+
+
 async def test_definition_in_the_library(files) -> None:
     await files.open("m.yaml", MODEL)
     for what in ("poisson, size", "rate: 8"):
