@@ -153,3 +153,69 @@ def test_a_delay_is_that_of_nest() -> None:
         times, v = netloom.load(text).run().traces("n", "v")
         first = times[np.abs(v[:, 0] - v[0, 0]) > 1e-9][0]
         assert round(10 * first) == step, (model, delay)
+
+
+LEARNS = """
+import json, sys
+import nest
+given = json.loads(sys.argv[1])
+nest.set_verbosity("M_ERROR")
+nest.resolution = 0.1
+sources = nest.Create("spike_generator", 2)
+sources[0].spike_times, sources[1].spike_times = given["pre"], given["post"]
+relay, weights = nest.Create("parrot_neuron"), nest.Create("weight_recorder")
+cell = nest.Create("iaf_psc_delta", params={"V_th": 500.0, "t_ref": 0.1, "tau_minus": 20.0})
+nest.CopyModel("stdp_synapse", "learns", {"Wmax": 1.0, "weight_recorder": weights})
+nest.Connect(sources[0], relay, syn_spec={"delay": 0.1})
+nest.Connect(sources[1], cell, syn_spec={"delay": 0.1, "weight": 1000.0})
+nest.Connect(relay, cell, syn_spec={"synapse_model": "learns", "weight": 0.5, "delay": 1.5})
+nest.Simulate(250.0)
+print("RESULT", json.dumps(weights.events["weights"].tolist()))
+"""
+LEARNED = """
+language: 1
+neurons:
+  relay:
+    inputs: {go: {}, w: {}}
+    state: {go_now: 0, w_now: 0}
+    update: [go_now = go, w_now = w]
+    spike: {when: go_now > 0.5, reset: []}
+synapses:
+  stdp:
+    state: {w: 0.5}
+    pre: {state: {x: 0}, dynamics: {dx/dt: -x / (20 ms)}, on_spike: [x = x + 1]}
+    post: {state: {y: 0}, dynamics: {dy/dt: -y / (20 ms)}, on_spike: [y = y + 1]}
+    on_pre: ["w = max(w - 0.01 * w * post.y, 0)", deliver(w)]
+    on_post: ["w = min(w + 0.01 * (1 - w) * pre.x, 1)"]
+populations:
+  pre: {neuron: library/neurons/spike_times, size: 1, params: {times: PRE, indices: ZEROS_PRE}}
+  go: {neuron: library/neurons/spike_times, size: 1, params: {times: POST, indices: ZEROS_POST}}
+  post: {neuron: relay, size: 1}
+projections:
+  go: {from: go, to: post, connect: {all_to_all: {}}, deliver: {into: go, weight: 1}}
+  learns:
+    {from: pre, to: post, connect: {all_to_all: {}}, synapse: stdp, deliver: {into: w}, delay: 1.5 ms, back_delay: 3 ms}
+simulate: {dt: 0.1 ms, duration: 250 ms}
+record: [{trace: {from: post, variables: [w_now], members: all, every: 0.1 ms}}]
+numerics: {precision: float64}
+"""
+
+
+@pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
+def test_the_delay_of_plasticity_is_that_of_the_target() -> None:
+    """The weight at every spike of the source. No two spikes meet in one step, where the order is another: those of
+    the source come at even steps, as those of the target, and the delay is odd."""
+    rng = np.random.default_rng(3)
+    pre, post = (np.sort(rng.choice(np.arange(10, 2000, 2), 60, replace=False)) for _ in range(2))
+    given = json.dumps({"pre": [k / 10 for k in pre.tolist()], "post": [k / 10 for k in post.tolist()]})
+    done = subprocess.run([PYTHON, "-c", LEARNS, given], capture_output=True, text=True, check=True)
+    line = next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))
+    wanted = np.array(json.loads(line.removeprefix("RESULT")))
+    text = LEARNED
+    for name, steps in (("PRE", pre + 1), ("POST", post)):  # a relay spikes a step after what reaches it
+        text = text.replace(f"ZEROS_{name}", str([0] * len(steps)))
+        text = text.replace(name, "[" + ", ".join(f"{k / 10} ms" for k in steps.tolist()) + "]")
+    _, w = netloom.load(text).run().traces("post", "w_now")
+    found = w[:, 0][w[:, 0] > 0]
+    assert len(found) == len(wanted) == 60
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)

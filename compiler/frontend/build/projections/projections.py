@@ -174,7 +174,11 @@ def _draft(entry: Named, among: _Among, synapse: BuiltSynapse | None, copies: Co
     if synapse is not None:
         moving = moving_params(block, synapse, c)
         dimensions, sure = given_dimensions(block, synapse, space, family, moving)
-        unmoved = synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
+        if sure:
+            unmoved = synapse = synapses.with_dimensions(synapse, dimensions, user)
+        else:  # the definition is not checked again, as one of the values has an error
+            params, states = ({n: dimensions.get(n, x) for n, x in d.items()} for d in (synapse.params, synapse.states))
+            unmoved = synapse = replace(synapse, params=params, states=states)
         synapse = with_moving(synapse, moving, name, synapses.moved, c)
         if synapse is None:
             return None
