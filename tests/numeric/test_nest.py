@@ -219,3 +219,35 @@ def test_the_delay_of_plasticity_is_that_of_the_target() -> None:
     found = w[:, 0][w[:, 0] > 0]
     assert len(found) == len(wanted) == 60
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+DRIVEN = """
+import json
+import nest
+nest.set_verbosity("M_ERROR")
+nest.resolution = 0.1
+cell = nest.Create("iaf_psc_exp")
+meter = nest.Create("multimeter", params={"record_from": ["V_m"], "interval": 0.1})
+nest.Connect(nest.Create("dc_generator", params={"amplitude": 200.0, "start": 50.0}), cell)
+nest.Connect(meter, cell)
+nest.Simulate(60.0)
+print("RESULT", json.dumps(meter.events["V_m"].tolist()))
+"""
+DRIVE = """
+language: 1
+populations:
+  n: {neuron: library/neurons/lif_psc_exp_2, size: 1, params: {I_e: 200 pA if t > 50.95 ms else 0 pA}}
+simulate: {dt: 0.1 ms, duration: 60 ms}
+record: [{trace: {from: n, variables: [v], members: all, every: 0.1 ms}}]
+numerics: {precision: float64}
+"""
+
+
+@pytest.mark.usefixtures("cc", "not_optimized", "without_plots")
+def test_a_generator_has_a_delay() -> None:
+    """Of 1 ms, where nothing is said: a current that starts at 50 ms flows from 51 ms on."""
+    done = subprocess.run([PYTHON, "-c", DRIVEN], capture_output=True, text=True, check=True)
+    line = next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))
+    wanted = json.loads(line.removeprefix("RESULT"))
+    _, v = netloom.load(DRIVE).run().traces("n", "v")
+    np.testing.assert_allclose(v[: len(wanted), 0], wanted, rtol=1e-13)
