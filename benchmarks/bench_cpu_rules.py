@@ -4,15 +4,16 @@ times the fastest candidate's time, also where the constants of their estimates 
 Measured: microseconds of every candidate of the tuner for one contraction, in turn, the least of the rounds. A
 measurement counts where wall time and CPU time agree, and is repeated where they do not: others that use the machine
 add to the one, and what a hypervisor says it took is subtracted from the other, sometimes too much. What takes several
-times the fastest is measured once. Problems that are
-above the bound are measured again after all others, and count if they are above it both times. Sets of problems:
+times the fastest is measured once. Problems that are near the bound or above it are measured twice more, after all
+others, and the medians of the three count. Sets of problems:
 `networks`: layers of published networks, which terms of the estimates were mended by; `fitted`: those of other
 benchmarks and tests, on which constants were fitted; `random`: shapes that are drawn, by --seed, of which nobody knew
-anything. Contractions have no epilogues. The batch is in the lanes where it fills them, and tensors are row-major
-elsewhere; products are measured in both ways (`rows`).
+anything; `kinds`: drawn ones of kinds that these seldom are: dilated, depthwise, of windows that do not overlap, of
+lines, and of channels as networks have them. Contractions have no epilogues. The batch is in the lanes where it fills
+them, and tensors are row-major elsewhere; products are measured in both ways (`rows`).
 
-Usage: bench_cpu_rules.py [--sets networks,fitted,random] [--seed 1] [--count 60] [--only REGEX] [--rounds 3] [--all]
-                          [--list] [--stored benchmarks/results/cpu_rules.json]
+Usage: bench_cpu_rules.py [--sets networks,fitted,random,kinds] [--seed 1] [--count 60] [--only REGEX] [--rounds 3]
+                          [--all] [--list] [--stored benchmarks/results/cpu_rules.json]
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ AGREE, TRIES = 0.03, 5
 """Wall and CPU time differ by at most this part of it where nobody else ran, and how often that is tried."""
 HOPELESS: Final = 1.6
 """What takes so many times the fastest candidate's time is measured once."""
+DOUBTFUL, AGAIN = 1.05, 2
+"""A problem whose choice takes so many times the fastest candidate's time is surveyed so many times more, after all
+others: medians count."""
 LIBRARY: Final = "onednn"
 """No rule takes it: the best of our own candidates is compared with it."""
 NEST: Final = 1e7
@@ -222,6 +226,38 @@ def drawn(seed: int, count: int) -> list[Posed]:
     return [*convolutions(sizes), *products(dense_sizes)]
 
 
+def drawn_kinds(seed: int, count: int) -> list[Posed]:
+    """As many convolutions of each kind, a half of them of 1 to 8 samples."""
+    random = np.random.default_rng(seed)
+
+    def size(kind: str) -> str:
+        few = [1, 2, 4, 8]
+        batch = int(random.choice(few if random.random() < 0.5 else [16, 32, 64]))
+        channels, filters = (int(random.choice([8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384])) for _ in "io")
+        rows, window = int(random.choice([7, 8, 14, 16, 28, 32, 56, 64])), int(random.choice([3, 3, 3, 5, 7]))
+        step = int(random.choice([1, 1, 2]))
+        if kind == "dilated":
+            apart = int(random.choice([2, 2, 3, 4]))
+            return f"{channels}-{filters}x{max(rows, 14)}k3p{apart}d{apart}b{batch}"
+        if kind == "depthwise":
+            return f"{channels}-{channels}x{rows}k{window}s{step}p{window // 2}g{channels}b{batch}"
+        if kind == "apart":
+            window = int(random.choice([2, 2, 3, 4, 7, 8]))
+            return f"{channels}-{filters}x{window * max(1, rows // window)}k{window}s{window}b{batch}"
+        if kind == "lines":
+            return f"{channels}-{filters}x1*{rows**2 // 4}k1*{window}s{step}p{window // 2}b{batch}"
+        return f"{channels}-{filters}x{rows}k{int(random.choice([1, 3, 3]))}s{step}p1b{batch}"
+
+    sizes: dict[str, Conv] = {}
+    for kind in ("dilated", "depthwise", "apart", "lines", "plain"):
+        kept = len(sizes) + -(-count // 5)
+        while len(sizes) < kept:
+            c = shape(name := size(kind))
+            if 3e5 < prod(c.out) * c.batch * c.channels // c.groups * c.filters * prod(c.kernel) < 3e8:
+                sizes[f"{kind} {name}"] = c
+    return convolutions(sizes)
+
+
 @dataclass(frozen=True)
 class Result:
     """CPU microseconds of the candidates, the rules' choice first, and the estimates of the model."""
@@ -333,8 +369,10 @@ def compared(posed: Iterable[Posed], kept: Mapping[str, Mapping[str, Mapping[str
     print(f"{above} of {len(ratios)} above {BOUND}, mean {statistics.fmean(ratios):.3f}, worst {max(ratios):.2f}")
 
 
-def pooled(first: Result, second: Result) -> Result:
-    return Result({w: min(t, second.times[w]) for w, t in first.times.items()}, first.estimates)
+def pooled(results: Sequence[Result]) -> Result:
+    """The medians of several surveys."""
+    first = results[0]
+    return Result({w: statistics.median(r.times[w] for r in results) for w in first.times}, first.estimates)
 
 
 def main() -> None:
@@ -352,6 +390,7 @@ def main() -> None:
         "networks": of_networks,
         "fitted": fitted,
         "random": lambda: drawn(arguments.seed, arguments.count),
+        "kinds": lambda: drawn_kinds(arguments.seed, arguments.count),
     }
     results: dict[str, object] = {}
     for name in arguments.sets.split(","):
@@ -365,15 +404,16 @@ def main() -> None:
                 print(p.name, *map(identity, site(p, targets[p.lanes]).ways), sep="; ")
             continue
         first = survey(posed.values(), arguments.rounds, arguments.all)
-        again = survey((posed[n] for n, r in first.items() if r.ratio > BOUND), 2 * arguments.rounds, arguments.all)
-        both = {n: pooled(r, again[n]) if n in again else r for n, r in first.items()}
-        above = sorted((n for n, r in again.items() if r.ratio > BOUND), key=lambda n: -both[n].ratio)
-        rows = [[n, both[n].rule, both[n].best, both[n].times[both[n].rule], both[n].ratio] for n in above]
+        doubtful = [posed[n] for n, r in first.items() if r.ratio > DOUBTFUL]
+        again = [survey(doubtful, 2 * arguments.rounds, arguments.all) for _ in range(AGAIN)]
+        found = {n: pooled([r, *(a[n] for a in again if n in a)]) for n, r in first.items()}
+        above = sorted((n for n, r in found.items() if r.ratio > BOUND), key=lambda n: -found[n].ratio)
+        rows = [[n, found[n].rule, found[n].best, found[n].times[found[n].rule], found[n].ratio] for n in above]
         table(["problem", "rule", "best", "us", "ratio"], rows)
-        ratios = [r.ratio for r in both.values()]
-        mean, worst = statistics.fmean(ratios), max(both[n].ratio for n in above) if above else BOUND
-        print(f"{name}: {len(above)} of {len(both)} above {BOUND}, mean {mean:.3f}, worst {worst:.2f}")
-        results[name] = {n: {"times": r.times, "estimates": r.estimates, "above": n in above} for n, r in both.items()}
+        ratios = [r.ratio for r in found.values()]
+        mean, worst = statistics.geometric_mean(ratios), max(ratios)
+        print(f"{name}: {len(above)} of {len(found)} above {BOUND}, geometric mean {mean:.3f}, worst {worst:.2f}")
+        results[name] = {n: {"times": r.times, "estimates": r.estimates, "above": n in above} for n, r in found.items()}
     if not (arguments.list or arguments.stored):
         write_results("cpu_rules", {"rounds": arguments.rounds, "seed": arguments.seed, "sets": results})
 
