@@ -566,6 +566,18 @@ MUTANTS = (
         ("tests/cpu/test_products.py::test_long_sums_pack_one_block_at_a_time",),
     ),
     Mutant(
+        "parts of gradients of weights stay in the first cache",
+        tuple(f"compiler.strategies.cpu.{n}_conv_weight_gradient:part" for n in ("lanes", "rows")),
+        _always(512),
+        ("tests/unit/test_rules_of_cores.py::test_parts_of_gradients_stay_in_the_first_cache",),
+    ),
+    Mutant(
+        "what windows see comes from beyond the second cache",
+        ("compiler.strategies.cpu.lanes_conv:beyond",),
+        _always(0.0),
+        ("tests/unit/test_rules_of_cores.py::test_what_is_beside_the_sums",),
+    ),
+    Mutant(
         "what follows few rows is computed side by side",
         ("compiler.strategies.cpu.rows_dense:BLOCK",),
         lambda _: 4,

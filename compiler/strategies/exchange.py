@@ -29,6 +29,7 @@ from compiler.ir.space import Affine, along
 from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if, rounded
 from compiler.strategies.convolution import convolution, weight_gradient
 from compiler.strategies.cost.cpu import STEPS_BYTES, second_cache
+from compiler.strategies.cost.tiles import beyond
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
@@ -131,7 +132,7 @@ def _each(p: Problem, copy: l1.Tensor, reads: Axes, of: l1.Tensor) -> float:
     if p.lanes:
         return LANES_TURNED_COPY_US if copy.batched and of.batched else p.core.copy_us
     if all(a.terms == ((f"d{k}", 1),) for k, a in enumerate(reads)) and any(a.const for a in reads):
-        return p.core.copy_border_us
+        return p.core.copy_border_us * max(1.0, beyond(2 * p.real_bytes * _elements(p, copy), p.device))
     core = p.core
     single = core.copy_us
     if 2 * p.real_bytes * _elements(p, copy) > second_cache(p.device):

@@ -23,6 +23,8 @@ FAR_VECTOR, FAR_LINE = 10.0, 70.0
 whose neighbours in memory are not read with it."""
 WEIGHT_LINE_MOST: Final = 25.0
 """A line of the weights of one term of a tile, at most."""
+THIRD_BYTES: Final = 64_000_000
+"""Of a third cache that other processors use, too, what one has."""
 STEPS_FAR, STEPS_BYTES = 40.0, 10_000_000
 """A vector of the gradient of an image that a window sees in steps, where all of it has more bytes than that."""
 ROWS_NEAR_BYTES: Final = 128_000

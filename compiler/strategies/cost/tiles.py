@@ -64,10 +64,28 @@ ROWS_GRADIENTS = (
 are read where they lie, mostly in two lines of the first cache each."""
 
 
+WHOLE_PART: Final = 512
+"""Pixels that are summed at a time where nothing is read again."""
+
+
 @cache
 def on(shapes: tuple[Shape, ...], device: Target) -> tuple[Shape, ...]:
     """The tiles at their speeds on a device."""
     return tuple(replace(s, speed=s.two) for s in shapes) if starts_two(device) else shapes
+
+
+def beyond(bytes_: float, device: Target) -> float:
+    """The share of what is walked again and again that comes from beyond the second cache; what comes from beyond the
+    third one counts twice. Half of a cache is for what is read beside it, and nothing stays of what is larger than all
+    of it."""
+    caches = constants.second_cache(device), constants.THIRD_BYTES
+    return sum(min(1.0, max(0.0, 2 * bytes_ / cache - 1)) for cache in caches)
+
+
+def part(taps: int, shapes: tuple[Shape, ...], core: Core) -> int:
+    """Pixels, or vectors of them, that a gradient of weights sums at a time: those of a tile's outputs are read again
+    for every tile of taps, where one has not all of them."""
+    return core.part if taps > max(s.vectors for s in shapes) else WHOLE_PART
 
 
 def weight_lines(shape: Shape, outs: int, strips: int, terms: int, step: int, weights: int, core: Core) -> float:

@@ -15,14 +15,16 @@ import math
 from itertools import pairwise
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond
+from compiler.strategies.choice import LIMIT, Choice, Problem, named, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, Walk, cost, on, weight_lines
+from compiler.strategies.cost.tiles import TILES, Walk, beyond, cost, on, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
 NAME = "lanes_conv"
+HIDDEN: Final = 0.2
+"""The share of sums that goes on while vectors come from beyond the second cache."""
 PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
 
 
@@ -58,6 +60,7 @@ def match(p: Problem) -> Choice:
         + places * PIXEL_BYTES
         + terms * TAP_BYTES
     )
+    operations += _far(p, conv, tile, strip, operations, copy)
     operations = conv.groups * (operations + _weights(p, conv, tile, strip))
     operations += conv.groups * conv.outs * places * p.core.lanes_end + _steps(p, conv, blocks)
     operations += p.core.border * pixels if copy else 0.0
@@ -83,6 +86,24 @@ def _weights(p: Problem, conv: Convolution, tile: int, strip: int) -> float:
     return weight_lines(TILES[tile], conv.outs, strips, conv.ins, conv.w_in * size, conv.weights * size, p.core)
 
 
+def _far(p: Problem, conv: Convolution, tile: int, strip: int, sums: float, copy: bool) -> float:
+    """Vector operations of a group of a block for what comes from beyond the second cache: the image, or the copy with
+    its border that was made before, once, as far as no sums go on meanwhile; and again for each tile of outputs what
+    the windows of a strip see, where that does not stay, and for each strip the weights."""
+    rows, cols, shape, bytes_ = conv.rows, conv.cols, TILES[tile], constants.VECTOR_BYTES
+    image = conv.ins * min(rows.extent * cols.extent, rows.out * cols.out * rows.taps * cols.taps)
+    whole = image if copy else image * conv.groups * p.blocks(p.out[0])
+    once = image * max(0.0, p.core.lanes_image - HIDDEN * sums / image) * min(1.0, beyond(whole * bytes_, p.device))
+    pixels = rounded(min(strip, rows.out * cols.out), shape.vectors)
+    seen = conv.ins * rows.taps * min(cols.extent, abs(cols.step) * (pixels - 1) + cols.taps)
+    strips = -(-rows.out * cols.out // pixels)
+    if max(rows.div, cols.div) > 1:  # classes see parts of the window
+        return once
+    again = beyond(seen * bytes_, p.device) * seen * (-(-conv.outs // shape.outs) - 1)
+    lines = beyond(conv.weights * p.real_bytes, p.device) * conv.weights * p.real_bytes / bytes_
+    return once + p.core.lanes_image * strips * (again + lines / conv.groups)
+
+
 def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
     """Vector operations for the pixels of a block that lie between those that a window sees in steps."""
     vectors = conv.groups * conv.outs * conv.rows.out * conv.cols.out
@@ -95,21 +116,22 @@ def _steps(p: Problem, conv: Convolution, blocks: int) -> float:
 def _tile(p: Problem, outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
     """The tile; whether output columns are split by the columns of the window that they see, which avoids products with
     the border, but fits tiles less well; and the vector operations of a block and group."""
-    by_residue = [[len(rows.seen(i)) for i in range(first, rows.out, rows.div)] for first in range(rows.div)]
+    by_residue = [[frozenset(rows.seen(i)) for i in range(first, rows.out, rows.div)] for first in range(rows.div)]
     by_residue = [seen for seen in by_residue if seen]
-    each = sum(map(sum, by_residue)) / rows.out
+    each = sum(len(taps) for seen in by_residue for taps in seen) / rows.out
 
     def whole_rows(classes: list[tuple[int, int]]) -> list[tuple[float, float]]:
         return [(rows.out / rows.div * n, each * taps * ins) for n, taps in classes] * rows.div
 
     def in_tiles(classes: list[tuple[int, int]], vectors: int) -> list[tuple[float, float]]:
-        """A class of pixels each. Tiles on the border between rows that see more and fewer sum what either sees."""
+        """A class of pixels each. Tiles on a border of rows that see others of the window sum what either sees."""
         found = list[tuple[float, float]]()
         for seen in by_residue:
-            steps = sum(abs(x - y) for x, y in pairwise(seen))
+            steps = sum(len(x ^ y) for x, y in pairwise(seen))
+            most, mean = len(frozenset[int]().union(*seen)), sum(map(len, seen)) / len(seen)
             for n, taps in classes:
                 more = p.core.tile_rows * steps * (vectors - 1) / (2 * n * len(seen))
-                found.append((n * len(seen), min(max(seen), sum(seen) / len(seen) + more) * taps * ins))
+                found.append((n * len(seen), min(most, mean + more) * taps * ins))
         return found
 
     near, walk = (

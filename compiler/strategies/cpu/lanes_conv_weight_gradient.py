@@ -1,8 +1,9 @@
 """lanes_conv_weight_gradient: the gradient of a convolution's weights, both operands with the batch in the lanes.
 
 y[g, o, c, r, s] = sum over n, i, j of d[n, g, o, i, j] x[n, g, c, rows(i, r), cols(j, s)], with or without g. A tile
-is some output channels by some taps (c, r, s), summed per lane over the pixels of all blocks of the batch; then the
-lanes are summed by a fixed tree. Lanes without a sample are masked.
+is some output channels by some taps (c, r, s), summed per lane over the pixels of all blocks of the batch, so many at
+a time that those of a tile's outputs stay in a cache for all taps; then the lanes are summed by a fixed tree. Lanes
+without a sample are masked.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ from dataclasses import replace
 from typing import Final
 
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, rounded
-from compiler.strategies.convolution import weight_gradient
+from compiler.strategies.convolution import WeightGradient, weight_gradient
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import DOTS, cost, on
+from compiler.strategies.cost.tiles import DOTS, beyond, cost, on, part
 from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.window import columns
 
 NAME = "lanes_conv_weight_gradient"
-PART = 512
-"""Pixels that are summed at a time: those of a tile's outputs stay in the second cache for all taps."""
-"""What it costs to copy a vector of the image, and to sum the lanes of one, in vector operations."""
 
 
 def match(p: Problem) -> Choice:
@@ -34,10 +32,11 @@ def match(p: Problem) -> Choice:
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
     near = image * p.real_bytes <= found.groups * p.within(constants.TILE_CACHE_BYTES)
     alone = 0.0 if near else min(1.0, rows.step * cols.step / (rows.taps * cols.taps))  # pixels that one tap reads
-    again = taps * pixels * alone * p.core.lanes_read
+    size = part(taps, DOTS, p.core)
+    parts = [(taps, size)] * (pixels // size) + [(taps, pixels % size)]
     costs = [
-        cost(t, found.outs, [(taps, pixels)], core=p.core) * (1 + (p.core.lanes_far - 1) * alone)
-        + -(-found.outs // t.outs) * again
+        cost(t, found.outs, parts, core=p.core) * (1 + (p.core.lanes_far - 1) * alone)
+        + _far(p, found, blocks, -(-found.outs // t.outs)) / blocks
         for t in on(DOTS, p.device)
     ]
     operations = min(costs)
@@ -46,7 +45,7 @@ def match(p: Problem) -> Choice:
     values = (
         named(blocks=blocks, samples=found.samples, groups=found.groups, outs=found.outs, ins=found.ins)
         | walk
-        | named(pitch=pitch, part=PART, tile=tile)
+        | named(pitch=pitch, part=size, tile=tile)
     )
     del values["s_div_r"], values["s_div_c"]
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
@@ -56,6 +55,17 @@ def match(p: Problem) -> Choice:
     operations += blocks * p.core.border * image / p.lanes if copy else 0.0
     microseconds = operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)
+
+
+def _far(p: Problem, found: WeightGradient, blocks: int, passes: int) -> float:
+    """Vector operations of a group for what comes from beyond the second cache: all of the image that windows see, for
+    each tile of outputs, and the gradient once."""
+    rows, cols, size = found.rows, found.cols, p.lanes * p.real_bytes
+    seen = found.ins * min(rows.extent * cols.extent, rows.out * cols.out * rows.taps * cols.taps) * blocks
+    given = found.outs * rows.out * cols.out * blocks
+    once, again = beyond((seen + given) * found.groups * size, p.device), (passes - 1) * beyond(seen * size, p.device)
+    each = p.core.lanes_steps if cols.step > cols.taps else p.core.lanes_read
+    return seen * (once + again) * each + given * once * p.core.lanes_read
 
 
 def _variants(p: Problem, choice: Choice) -> list[Choice]:

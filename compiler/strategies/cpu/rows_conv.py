@@ -26,7 +26,7 @@ from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.cores import Core
 from compiler.strategies.cost.cpu import VECTOR_BYTES
 from compiler.strategies.cost.devices import MEASURED_CORE
-from compiler.strategies.cost.tiles import Shape, cost, weight_lines
+from compiler.strategies.cost.tiles import Shape, beyond, cost, weight_lines
 from compiler.strategies.cpu.row_planes import planes_of
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
@@ -38,6 +38,8 @@ PANEL_VECTORS = 3
 """Of a panel."""
 PANEL_OUTS: Final = 32
 """Output channels from which on panels are packed, where the image does not stay near the processor."""
+STREAMS: Final = 32
+"""Places that a processor reads in order and foresees."""
 DOTS: Final = 4
 """Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
 
@@ -83,7 +85,10 @@ def match(p: Problem) -> Choice:
         scratch += (len(classes) + 1) * TAP_BYTES
         values |= classed(found.rows, found.cols)
         operations += p.core.apart * conv.outs * found.rows.out * found.cols.out
-    operations += _operations(p, conv, strips, classes, planes)
+    plane = copy.high * copy.wide
+    alone = conv.ins > STREAMS and found.rows.taps * found.cols.taps == 1
+    lone = alone and plane % vector > 0 and plane * p.real_bytes >= MEASURED_CORE.foreseen
+    operations += _operations(p, conv, strips, classes, planes, lone)
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("apart", 1),) if apart else (), tuple(values.items()), scratch, microseconds)
 
@@ -138,9 +143,9 @@ def _strips(found: Convolution, conv: Convolution, taps: int, vector: int, far: 
     return _Strips(panel, taps * panel + dots * rounded(taps, vector), dots)
 
 
-def _operations(p: Problem, conv: Convolution, strips: _Strips, classes: list[int], planes: int) -> float:
+def _operations(p: Problem, conv: Convolution, strips: _Strips, classes: list[int], planes: int, lone: bool) -> float:
     """Vector operations of an image's sums, of packing, and of what lies far. `classes`: terms of the sums of each
-    class of pixels."""
+    class of pixels; `lone`: whether no prefetcher follows the taps, whose vectors lie in two lines of a cache each."""
     vector, core = VECTOR_BYTES // p.real_bytes, p.core
     pixels, taps = conv.rows.out * conv.cols.out, sum(classes)
     vectors = -(-pixels // vector) - (strips.dots > 0)
@@ -152,6 +157,8 @@ def _operations(p: Problem, conv: Convolution, strips: _Strips, classes: list[in
         passes = -(-conv.outs // tile.outs) * len(classes)
         operations += passes * _far(p, planes) * _far_read(p, planes)
         operations += _weights(p, conv, tile, 1, taps) if core.near_weights else 0.0
+        if planes * p.real_bytes > p.within(constants.TILE_NEAR_BYTES) and lone:
+            operations += core.tile_split * -(-conv.outs // tile.outs) * vectors * taps
         return (
             operations
             + _sums(core, tile, conv, vectors - alone, classes)
@@ -165,6 +172,12 @@ def _operations(p: Problem, conv: Convolution, strips: _Strips, classes: list[in
     for tile, many in tiles:
         operations += many * _sums(core, tile, conv, tile.vectors, classes) + _weights(p, conv, tile, many, taps)
     operations += core.pack * taps * vectors
+    hidden = OUTS * 118 / core.whole
+    again = beyond(strips.packed * p.real_bytes, p.device) * (-(-conv.outs // OUTS) - 1)
+    operations += max(0.0, core.far_read - hidden) * again * taps * vectors
+    if strips.dots and not vectors:
+        lines = conv.weights * p.real_bytes / VECTOR_BYTES / conv.groups
+        operations += max(0.0, core.far_read - core.dot) * lines * beyond(conv.weights * p.real_bytes, p.device)
     if strips.dots:
         operations += strips.dots * (conv.outs * (core.dot * taps / vector + core.dot_end) + core.dot_pack * taps)
     return operations
@@ -179,8 +192,9 @@ def _sums(core: Core, tile: Shape, conv: Convolution, vectors: int, classes: lis
 
 
 def _far(p: Problem, planes: int) -> float:
-    """Vectors of the copied image that the second cache does not hold, half of which is for what is read beside it."""
-    return max(0.0, (planes * p.real_bytes - constants.second_cache(p.device) / 2) / VECTOR_BYTES)
+    """Vectors of the copied image that come from beyond the second cache."""
+    size = planes * p.real_bytes
+    return size / VECTOR_BYTES * beyond(size, p.device)
 
 
 def _far_read(p: Problem, planes: int) -> float:

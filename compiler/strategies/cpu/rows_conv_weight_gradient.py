@@ -20,13 +20,11 @@ from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, re
 from compiler.strategies.convolution import extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.cpu import VECTOR_BYTES
-from compiler.strategies.cost.tiles import ROWS_GRADIENTS, cost, on
+from compiler.strategies.cost.tiles import ROWS_GRADIENTS, cost, on, part
 from compiler.strategies.cpu.row_planes import planes_of
 from compiler.strategies.strategy import Strategy, first_of, found_by
 
 NAME = "rows_conv_weight_gradient"
-PART = 512
-"""Vectors of pixels that are summed at a time: those of a tile's outputs stay in the second cache for all taps."""
 TAP_BYTES, PLACE_BYTES = 8, 4
 
 
@@ -45,6 +43,7 @@ def _choice(p: Problem, tile: int) -> Choice:
     planes = copy.elements(found.ins)
     refuse_beyond(planes)
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
+    size = part(taps, ROWS_GRADIENTS, p.core)
     lines = max(rounded(found.outs, t.outs) for t in ROWS_GRADIENTS)
     width = max(rounded(rounded(taps, t.vectors), vector) for t in ROWS_GRADIENTS)
     values = (
@@ -52,11 +51,12 @@ def _choice(p: Problem, tile: int) -> Choice:
         | extents(found)
         | named(taps_r=rows.taps, taps_c=cols.taps)
         | copy.columns
-        | named(planes=planes, masks=copy.masks, lines=lines, width=width, part=PART, tile=tile)
+        | named(planes=planes, masks=copy.masks, lines=lines, width=width, part=size, tile=tile)
     )
     scratch = lines * (width + 1) * VECTOR_BYTES + (vector + planes + copy.masks) * p.real_bytes
     scratch += taps * TAP_BYTES + (pixels // vector + 1) * PLACE_BYTES
-    sums = cost(shape, found.outs, [(taps, -(-pixels // vector))], core=p.core)
+    whole, rest = divmod(-(-pixels // vector), size)
+    sums = cost(shape, found.outs, [(taps, size)] * whole + [(taps, rest)], core=p.core)
     if found.outs > shape.outs and planes * p.real_bytes > p.within(constants.TILE_CACHE_BYTES):
         sums *= 1 + (constants.TILE_FAR - 1) * min(1.0, rows.step / rows.taps)  # rows that no other tap reads
     beyond = max(0.0, (planes * p.real_bytes - constants.second_cache(p.device) / 2) / VECTOR_BYTES)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, VECTOR_BYTES, second_cache
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, rounded
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, VECTOR_BYTES
+from compiler.strategies.cost.tiles import beyond
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
 BLOCK, NEAR = 64, 16
 """Outputs whose sums come before what follows them; those whose weights stay near while several samples go by."""
 TOGETHER = 4
-"""Samples that share what is read of the weights."""
+"""Samples that share what is read of the weights, and outputs that are summed at a time."""
 
 
 def match(p: Problem) -> Choice:
@@ -42,11 +43,12 @@ def match(p: Problem) -> Choice:
     columns = (("s_batch", batch), ("s_outs", outs), ("s_ins", ins), ("s_block", block))
     whole, rest = divmod(ins, VECTOR_BYTES // p.real_bytes)
     core = p.core
-    terms = core.row_term * whole + core.row_rest * rest + core.row_tail * (rest > 0)
-    if outs * ins * p.real_bytes > second_cache(p.device) / 2:
-        terms += core.row_far * whole / batch
+    far = core.row_far * min(1.0, beyond(outs * ins * p.real_bytes, p.device)) / batch
+    each = core.row_term + max(far, core.row_split if rest else 0.0)
+    terms = each * whole + core.row_rest * rest + core.row_tail * (rest > 0)
     scratch = TOGETHER * block * p.real_bytes
-    return Choice(NAME, (), columns, scratch, batch * outs * (terms + core.row_sum) / OPERATIONS_PER_US)
+    sums = batch * rounded(outs, TOGETHER)
+    return Choice(NAME, (), columns, scratch, sums * (terms + core.row_sum) / OPERATIONS_PER_US)
 
 
 STRATEGY: Final = Strategy(NAME, match)

@@ -40,6 +40,7 @@ from compiler.strategies.choice import (
     rounded,
 )
 from compiler.strategies.cost.cores import Core
+from compiler.strategies.cost.tiles import beyond
 from compiler.strategies.strategy import Strategy, with_columns
 
 NAME, LANES_NAME = "rows_product", "lanes_product"
@@ -53,6 +54,9 @@ COPIED = 128
 """Columns of a strip from which on lines of a are copied, which so many panels read."""
 LEVELS, COLUMN_LEVELS = 4, 3
 """Dims of a side, and of columns: those of more are a product for each index of the first one."""
+HIDDEN, AHEAD = 0.2, 0.6
+"""The shares of sums that go on while an operand comes from beyond the second cache, and of the time from the third one
+that packing in order does not wait."""
 LANE = "lane"
 """The dim of the lanes."""
 
@@ -201,13 +205,20 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     end = core.panel_end + turned * core.panel_back
     operations = _tiles(rows, vectors, core) * terms * core.panel_sum + rows * vectors * end + cost.PANEL_START
     operations += -(-rows // ROWS) * -(-cols // COLS) * max(1.0, terms / DEEP) * core.panel_tile
-    far = [prod(t.shape) * p.real_bytes > p.within(cost.PANEL_GATHER_BYTES) for t in p.operands]
-    gather = [core.panel_far_gather if f else core.panel_gather for f in far]
-    gather_a, gather_b = gather[1 - known["vector"]], gather[known["vector"]]
-    if values.get("s_copy", 1):
-        packing = _packing(roles["m"], roles["k"], "a", ROWS, gather_a, p)
+    sizes = [prod(p.operands[side].shape) * p.real_bytes for side in (1 - known["vector"], known["vector"])]
+    gather_a, gather_b = (
+        core.panel_far_gather if s > p.within(cost.PANEL_GATHER_BYTES) else core.panel_gather for s in sizes
+    )
+    copied = values.get("s_copy", 1) > 0
+    far_a = _far(p, sizes[0], core.panel_sum * rounded(cols, COLS) / strips, copied)
+    far_b = _far(p, sizes[1], core.panel_sum * rows, True)
+    if copied:
+        packing = _packing(roles["m"], roles["k"], "a", ROWS, gather_a, far_a, p)
         operations += terms * rounded(rows, ROWS) * strips * packing / lanes
-    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, gather_b, p) / lanes
+    else:
+        operations += terms * rows * strips * far_a / lanes
+    packing = _packing(roles["n"], roles["k"], "b", COLS, gather_b, far_b, p)
+    operations += terms * rounded(cols, COLS) * packing / lanes
     inner = roles["m" if turned else "n"]
     if len(inner) > 1:
         operations += rows * cols / inner[-1].extent * core.panel_run
@@ -227,15 +238,22 @@ def _tiles(rows: int, vectors: int, core: Core) -> float:
     return high * (vectors - vectors % 2 + vectors % 2 * core.panel_narrow)
 
 
+def _far(p: Problem, size: int, sums: float, packed: bool) -> float:
+    """What reading a vector of an operand of so many bytes takes more where it comes from beyond the second cache, for
+    which there are so many operations of sums meanwhile."""
+    share = beyond(size, p.device)
+    return max(0.0, p.core.far_read * (share - packed * AHEAD * min(1.0, share)) - HIDDEN * sums)
+
+
 def _packing(
-    outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, gather: float, p: Problem
+    outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, gather: float, far: float, p: Problem
 ) -> float:
-    """The cost of packing a vector of an operand in panels of a width: of neighbours, else of neighbouring terms, which
-    are transposed, else of single elements, which takes `gather`."""
+    """The cost of packing a vector of an operand in panels of a width: of neighbours, which take `far` more, else of
+    neighbouring terms, which are transposed, else of single elements, which takes `gather`."""
     lanes, core = cost.VECTOR_BYTES // p.real_bytes, p.core
     panels, squares = _whole(outer, operand, width), _whole(terms, operand, lanes)
     rest = squares * core.panel_turn + (1 - squares) * gather
-    return panels * core.panel_pack + (1 - panels) * rest
+    return panels * (core.panel_pack + far) + (1 - panels) * rest
 
 
 def _whole(dims: Sequence[_Dim], operand: str, width: int) -> float:

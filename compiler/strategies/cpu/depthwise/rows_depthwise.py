@@ -16,6 +16,7 @@ Does not: match sums over several channels.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
@@ -33,9 +34,10 @@ TILE_VECTORS: Final = 8
 CHANNEL, IMAGE, STORE, COPY, STEPS = 200.0, 4.0, 3.0, 7.0, 12.0
 """Vector operations: of a channel beside what follows; reading a vector of its image, storing one of results, and
 copying one with the border, of neighbours and of pixels in steps."""
-READ, TILE, WEAVE, MEASURED = 1.6, 13.0, 8.0, 122
-"""Reading a vector of a tap and two products of it, at the speed of tiles there; what a vector of pixels of two rows
-takes beside them; weaving a vector."""
+READ, ALONE, TILE, WEAVE, MEASURED = 1.6, 2.1, 13.0, 8.0, 122
+"""Reading a vector of a tap and two products of it, at the speed of tiles there; a tap that sees no rows beside those
+of others, of which both rows of pixels read vectors of their own; what a vector of pixels of two rows takes beside
+them; weaving a vector."""
 STRIP_BYTES: Final = 16_000
 """Of sums that stay in the first cache until they are stored."""
 
@@ -69,7 +71,7 @@ def match(p: Problem) -> Choice:
     scratch = (planes + classes * width + woven) * p.real_bytes + taps * COLUMN_BYTES + (classes + 1) * TAP_BYTES
     strips = -(-rows.out // strip)
     operations = CHANNEL + strips * _copy(copy) + IMAGE * -(-rows.extent * cols.extent // vector)
-    operations += conv.outs * _sums(p, found, copy.phases, strips * _vectors(strip // 2 * -(-cols.out // vector)))
+    operations += conv.outs * _sums(p, found, rows.step, strips * _vectors(strip // 2 * -(-cols.out // vector)))
     microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
 
@@ -107,13 +109,24 @@ def _vectors(pairs: int) -> int:
     return whole * TILE_VECTORS + (max(TILE_VECTORS // 2, rounded(rest, 2)) if rest else 0)
 
 
-def _sums(p: Problem, found: Convolution, phases: int, vectors: int) -> float:
+def _runs(rows: list[int], step: int) -> list[int]:
+    """Taps that see neighbouring rows of a plane, by how many there are of them together."""
+    found = list[int]()
+    for phase in range(step):
+        at = sorted(i // step for i in rows if i % step == phase)
+        ends = [k for k in range(1, len(at)) if at[k] > at[k - 1] + 1]
+        found += [last - first for first, last in pairwise([0, *ends, len(at)]) if at]
+    return found
+
+
+def _sums(p: Problem, found: Convolution, step: int, vectors: int) -> float:
     """Estimated vector operations of the sums of an output of a channel, so many vectors of two rows for each class,
     and of weaving them."""
     rows, cols = residues(found.rows), residues(found.cols)
-    reads = sum(len(r) + phases for r in rows if r) * sum(map(len, cols))
+    runs = [n for seen in rows for n in _runs(seen, step)]
+    reads = sum(READ * (n + 1) if n > 1 else ALONE for n in runs) * sum(map(len, cols))
     classes = len(rows) * len(cols)
-    operations = vectors * (READ * reads * MEASURED / p.core.narrow + TILE * classes)
+    operations = vectors * (reads * MEASURED / p.core.narrow + TILE * classes)
     pixels = found.rows.out * found.cols.out * p.real_bytes / VECTOR_BYTES
     return operations + pixels * (STORE + (WEAVE if classes > 1 else 0.0))
 
