@@ -59,7 +59,7 @@ def resolve_param(
     fields = block if isinstance(block, Mapping) else None
     written: Node | None = block if fields is None else fields.get("value")
     kind = _kind(fields, written)
-    nothing = ParamValue(name, kind, 0, span=key.span)
+    nothing = ParamValue(name, kind, 1 if kind == "int" else 0, span=key.span)  # a count of 0 would be a mistake, too
     if keyword.iskeyword(name):
         sink.error("E0107", *taken_word(name, "a parameter", key.span))
     if written is None:
