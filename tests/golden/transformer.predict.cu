@@ -1031,7 +1031,8 @@ NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
     const int nl_many = n_k_ % 4 == 0 ? 4 : 1;
     const nl_i64 nl_points = n_n_ * n_k_;
-    const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
+    const nl_u32 nl_lanes = nl_lanes_of(nl_points, nl_many);
+    const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % nl_lanes) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
     const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_) & (x_by_n_ % 4 == 0) & (x_by_t_ % 4 == 0);
     nl_u64 rest = e;
@@ -1044,8 +1045,8 @@ NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
         nl_as<real>(nl_get<4>(&bias_p_[k], nl_many, nl_even))};
     real parts[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_t_;
-    const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
-    const nl_u32 nl_group = nl_splits * 8;
+    const nl_u32 nl_rows = 256 / nl_lanes;
+    const nl_u32 nl_first = nl_share * nl_rows + threadIdx.x / nl_lanes, nl_group = nl_splits * nl_rows;
     nl_i64 t = nl_first;
     const auto nl_more = [&](int) {
         const struct {
@@ -1093,7 +1094,7 @@ NL_FN void k14_sum_over_t_block(const nl_task &nl_t) {
         while (t < nl_terms) nl_apart();
     }
     const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>({{parts[0], parts[1], parts[2], parts[3]}}, 0.0f,
-        nl_me, nl_t.memory, nl_splits);
+        nl_me, nl_t.memory, nl_splits, nl_lanes);
     if (!nl_all.here || nl_point >= nl_points) return;
     const nl_i64 nl_first_own = k;
     nl_each<4>([&](int nl_n) {

@@ -204,12 +204,14 @@ def _rounds(loop: For) -> list[Stmt]:
 
 
 def _column(loop: For) -> list[Stmt]:
-    """The points of a thread that are columns, or the last ones: a thread has `by` of them, or none."""
+    """The points of a thread that are columns, or the last ones: a thread has `by` of them, or none. Where there are
+    fewer than a warp takes, its threads have several rows of them."""
     by = code(loop.by or ONE)
-    place = form("nl_me.part / nl_splits * {} + threadIdx.x % {}", f"{COLUMNS}ll", COLUMNS)
+    place = form("nl_me.part / nl_splits * {} + threadIdx.x % nl_lanes", f"{COLUMNS}ll")
     point, last = place if by == ONE else place * by, form("nl_points - {}", by)
     return [
         Let("nl_i64", code("nl_points"), loop.end),
+        Let("nl_u32", code("nl_lanes"), call("nl_lanes_of", "nl_points", by)),
         Let("nl_i64", code("nl_point"), point),
         Let("nl_i64", loop.var, call("nl_least", "nl_point", last)),
         *loop.body,

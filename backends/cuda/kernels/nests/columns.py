@@ -2,8 +2,9 @@
 
 Assumes: a built point of a reduction, whose terms are so (ways.py).
 Guarantees: neighbouring threads have neighbouring points, or NEIGHBOURS each, which are read together where they are
-aligned, and every COLUMN_ROWS-th term of each: what they read of a term is contiguous. nl_t.group blocks share COLUMNS
-points (of a thread each); partial sums are joined by a fixed tree.
+aligned, and every nl_rows-th term of each: what they read of a term is contiguous. nl_t.group blocks share COLUMNS
+points (of a thread each); where there are fewer, threads of a warp share them, too. Partial sums are joined by a fixed
+tree.
 Does not: choose how many blocks share a point (backends/cuda/kernels/launch_geometry.py).
 """
 
@@ -15,7 +16,7 @@ from typing import Final
 
 import backends.kernel_ir.stmt as ir
 from backends.c_family.point_nest import Point, Sums
-from backends.cuda.kernels.kernel import BLOCK, COLUMNS, Function
+from backends.cuda.kernels.kernel import BLOCK, Function
 from backends.cuda.kernels.nests.lines import Beside, besides, even, held
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.nests.shared import RESIDENT, joined, walk
@@ -23,11 +24,11 @@ from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, braces, code, every, form, name
 from backends.kernel_ir.stmt import Each, For, Kind, Leave, Let, Stmt, constants, when
 
-COLUMN_ROWS: Final = BLOCK // COLUMNS
-"""Rows that a block reads at once."""
 WIDE_RESIDENT: Final = 2
 """Blocks that a processor holds, where threads have NEIGHBOURS points: they have as much under way."""
 _N: Final = name("nl_n")
+_SHARED: Final = "nl_splits", "nl_lanes"
+"""Who shares the terms of a point: blocks, and threads of a warp that lie so far apart."""
 
 
 def columns(p: NestPrinter, x: Point) -> Function:
@@ -38,15 +39,15 @@ def columns(p: NestPrinter, x: Point) -> Function:
         return wide
     lines = [*p.points.body, *x.start, *map(p.start, sums.totals)]
     lines += _walked(p, walk(p, p.counter, sums.term))
-    lines += [*p.joining("nl_joined_columns", sums.totals, ["nl_splits"]), *_left(), *joined(sums.totals), *sums.after]
+    lines += [*p.joining("nl_joined_columns", sums.totals, _SHARED), *_left(), *joined(sums.totals), *sums.after]
     return _by_columns(p, lines, RESIDENT, Division.COLUMNS)
 
 
 def _walked(p: NestPrinter, lines: Sequence[Stmt]) -> list[Stmt]:
     return [
         constants("nl_i64", nl_terms=p.extent(p.red)),
-        constants("nl_u32", nl_first=f"nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
-        constants("nl_u32", nl_group=f"nl_splits * {COLUMN_ROWS}"),
+        constants("nl_u32", nl_rows=f"{BLOCK} / nl_lanes"),
+        constants("nl_u32", nl_first="nl_share * nl_rows + threadIdx.x / nl_lanes", nl_group="nl_splits * nl_rows"),
         *lines,
     ]
 
@@ -100,6 +101,6 @@ def _wide(p: NestPrinter, x: Point, sums: Sums) -> Function | None:
     ]
     lines = [constants("bool", nl_even=every(tests) or ONE), *p.points.body, *_together("nl_same", fixed), *begin]
     lines += _walked(p, walk(p, p.counter, together, apart))
-    lines += [*p.joining("nl_joined_columns", parts, ["nl_splits"]), *_left()]
+    lines += [*p.joining("nl_joined_columns", parts, _SHARED), *_left()]
     lines += [constants("nl_i64", nl_first_own=own), Each(_N, NEIGHBOURS, ends)]
     return _by_columns(p, lines, WIDE_RESIDENT, Division.WIDE_COLUMNS, [constants("int", nl_many=many)])
