@@ -22,6 +22,10 @@ SHAPES = [
     Conv(2, 20, 32, 13, 12, (5, 5), pad=2),
     Conv(1, 24, 66, 17, 18, pad=1),
     Conv(9, 16, 40, 9, 14, (3, 7), stride=(2, 2), pad=3),
+    Conv(3, 24, 136, 8, 10, stride=(2, 2), pad=1),  # of their images' gradients, pixels with the same rests
+    Conv(2, 20, 136, 8, 12, (1, 1), stride=(2, 2)),
+    Conv(3, 17, 40, 12, 10, (5, 5), stride=(2, 2), pad=2),
+    Conv(2, 70, 130, 6, 8, (3, 4), stride=(2, 2), pad=1),
 ]
 
 

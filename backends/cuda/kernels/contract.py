@@ -173,7 +173,8 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             Shared(name, call, "nl_product", "", _SPLITTING, part=name)
             for name, call in (SPLITS_OF_TERMS if terms else SPLITS_OF_PIXELS).items()
         ]
-        return [*before, *(_split_conv_kind(n, terms) for n in range(len(split_conv.COLUMNS)))]
+        way = _of_taps(terms, direct.roles(template, contract).row.axis.div > 1)
+        return [*before, *(_split_conv_kind(n, *way) for n in range(len(split_conv.COLUMNS)))]
     if strategy in stored_products.BYTES:
         numbers = range(stored_products.NUMBERS)
         return [_stored_kind(name, suffix) for suffix in dict.fromkeys(stored_suffix(name, n) for n in numbers)]
@@ -267,11 +268,16 @@ def _split_kind(number: int) -> Shared:
     return Shared(name, call, "nl_product", "nl_sums", 1, numbers, stored_block(""), name, "nl_begin_ring();")
 
 
-def _split_conv_kind(number: int, terms: bool) -> Shared:
-    """The kernel of split_conv of a tile; `terms`: pixels are terms."""
+def _of_taps(terms: bool, rests: bool) -> tuple[str, str]:
+    """Name and arguments of the kernels of split_conv: pixels are `terms`, or those with the same `rests` a product."""
+    return "_of_terms" * terms + "_of_rests" * rests, f"{_truth(terms)}, {_truth(rests)}"
+
+
+def _split_conv_kind(number: int, way: str, arguments: str) -> Shared:
+    """The kernel of split_conv of a tile (_of_taps)."""
     wide, resident = split_conv.COLUMNS[number], split_conv.RESIDENT[number]
-    name, early = f"{split_conv.NAME}{'_of_terms' * terms}_{wide}", "nl_begin_gathering(nl_t);"
-    call = f"{_SPLIT_CONV}<{wide}, {_truth(terms)}>"
+    name, early = f"{split_conv.NAME}{way}_{wide}", "nl_begin_gathering(nl_t);"
+    call = f"{_SPLIT_CONV}<{wide}, {arguments}>"
     return Shared(name, call, "nl_product", "nl_sums", resident, frozenset({number}), stored_block(""), name, early)
 
 
@@ -582,9 +588,9 @@ def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], S
     )
     if contract.strategy not in UNITS:
         return product, tile.one_by_one()
-    outs = [p.extent([d]) for d in slow[1:]] if div > 1 else []
+    outs = [p.extent([d]) for d in p.sides.m[1:]] if div > 1 else []
     channels = direct.roles(k.template, contract).c if gathered else ""
-    tile = replace(tile, channels=p.extent([channels]) if channels in fast else None)
+    tile = replace(tile, channels=p.extent([channels]) if channels in fast else None, outs=outs)
     if contract.strategy == split_conv.NAME and len(fast) > 1:  # neighbours of several dims
         return product, tile.several()
-    return product, Lines(replace(tile, own=apart(p.nest, "nl_own", fast), outs=outs), contract).all()
+    return product, Lines(replace(tile, own=apart(p.nest, "nl_own", fast)), contract).all()

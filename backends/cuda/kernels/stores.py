@@ -100,14 +100,20 @@ def together(
     return [Let("nl_read", code(f"nl_x[{many}]")), unrolled(var, many, first), unrolled(var, many, then)]
 
 
+def undivided(number: Operand, rows: Operand, cols: Operand) -> Code:
+    """The pixel that is so many of those of a product, which have the same rests."""
+    given = (cast("nl_u32", code(number)), "(int)nl_s.batch", cast("nl_i32", code(rows)), cast("nl_i32", code(cols)))
+    return call("nl_undivided", *given)
+
+
 def _structure(called: str, fields: Sequence[Let], values: Iterable[Code]) -> list[Stmt]:
     """A constant one, if it has fields."""
     return [Struct("const struct", fields, name(called), braces(*values))] if fields else []
 
 
-def _line(many: Code, channels: Code | None = None, stays: bool = False) -> list[Stmt]:
-    """The first of `many` sums of a thread in a line of a tile. `channels`: which are rows in whole groups. `stays`: a
-    thread that has none waits for the others at barriers."""
+def _line(many: Code, channels: Code | None = None, stays: bool = False, outs: Sequence[Code] = ()) -> list[Stmt]:
+    """The first of `many` sums of a thread in a line of a tile. `channels`: which are rows in whole groups. `outs`:
+    along which are pixels with the same rests. `stays`: a thread that has none waits for the others at barriers."""
     lane = form("{} & ((1u << nl_s.bits) - 1)", many)
     if stays:
         return [
@@ -115,12 +121,17 @@ def _line(many: Code, channels: Code | None = None, stays: bool = False) -> list
             Let("bool", name("nl_inside"), "nl_column < nl_s.fast_end"),
             Let("nl_i64", name("nl_fast"), "nl_inside ? nl_column : nl_s.fast"),
         ]
-    if channels is None:
+    if channels is None and not outs:
         first = Let("nl_i64", name("nl_fast"), code("nl_s.fast") + lane)
         return [first, when("nl_fast >= nl_s.fast_end", Leave("return"))]
-    return [
+    found: list[Stmt] = [
         Let("nl_i64", name("nl_row"), code("nl_s.fast") + lane),
         when("nl_row >= nl_s.fast_end", Leave("return")),
+    ]
+    if channels is None:
+        return [*found, Let("nl_i64", name("nl_fast"), undivided("nl_row", *outs))]
+    return [
+        *found,
         Let("nl_i64", name("nl_fast"), call("nl_of_channels", "(nl_u32)nl_row", cast("nl_u32", channels))),
         when("nl_fast < 0", Leave("return")),
     ]
@@ -167,7 +178,7 @@ class Tile:
         end = Let("nl_i64", name("nl_end"), "nl_least(nl_s.slow_end, nl_s.slow + (nl_s.size >> nl_s.bits))")
         each = together(self.nest, loads, "nl_u", many, name("nl_slow"), name("nl_end"), place, place, at)
         loop = For(name("nl_first"), "threadIdx.x", "nl_s.size", each, many * BLOCK, "int", Kind.ONCE)
-        line = _line(code("threadIdx.x"), self.channels)
+        line = _line(code("threadIdx.x"), self.channels, outs=self.outs)
         return [sum_and_fields(loads), *line, *self.batch, *self.of_fast, end, loop]
 
 

@@ -315,8 +315,7 @@ def _convolution(p: Problem, image: int) -> Product:
         x = direct_conv.convolution(p, image, _TAPS, DIVISOR, _LAST)
     else:
         x = direct_conv_weights.convolution(p, image, _TAPS, _LAST)
-    if x.rows.div > 1 and (x.i % x.rows.div or x.j % x.cols.div or abs(x.rows.tap) != 1 or abs(x.cols.tap) != 1):
-        raise NotApplicable("its pixels with the same rests see different numbers of others")
+    refuse_uneven(x)
     refuse_if(x.c % (ALIGNED // 2), f"its channels are no multiple of {ALIGNED // 2}")
     _, rows, cols, channels = p.axes(image)
     refuse_corners((rows.const, cols.const), x, p.operands[image].shape[1:3])
@@ -334,6 +333,13 @@ def _convolution(p: Problem, image: int) -> Product:
     refuse_if(min(m, x.o, k) < LEAST, "it would leave most of a tile empty")
     literals = ("image", image), ("weights", int(not forward))  # which operand is walked; what the sums are
     return Product((rests, m, x.o, k), (not forward, across), literals)
+
+
+def refuse_uneven(x: direct_conv.Convolution) -> None:
+    """Raises NotApplicable where the pixels of some rests are more than those of others, or their taps not every
+    `div`-th one."""
+    if x.rows.div > 1 and (x.i % x.rows.div or x.j % x.cols.div or abs(x.rows.tap) != 1 or abs(x.cols.tap) != 1):
+        raise NotApplicable("its pixels with the same rests see different numbers of others")
 
 
 def refuse_corners(first: Sequence[int], x: direct_conv.Convolution, extents: Sequence[int]) -> None:

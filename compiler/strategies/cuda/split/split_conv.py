@@ -12,12 +12,15 @@ In the gradient of weights pixels are terms, 64 of them a stage, and channels of
 all terms of a stage, wherever a tap looks: a group of channels of the whole image has one, so that a kernel before that
 looks for its largest number; blocks of 64 outputs by 64 pixels of the gradient of the output have their own.
 
+In the gradient of a strided convolution's image pixels with the same rests see the same taps, and are a product each,
+as in stored_conv.
+
 Assumes: what direct_conv assumes; float32; image and result in any order of axes.
 Guarantees: accuracy as split_products (LEAST_TERMS too); a number below 2^-17 of the largest one with its scale keeps
 what is above 2^-40 of that. Taken only where `numerics: {products: ...}` permits it, on sm_90. Sums run over the taps,
 in each over the groups, or over the pixels. Where a factor is not finite, so are its sums, but NaN in place of an
 infinity.
-Does not: match groups, or gradients of strided convolutions' images; share what it has split with other contractions.
+Does not: match groups, or strides of more than 2; share what it has split with other contractions.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from compiler.strategies.cuda.direct_conv import ORDERS, Convolution
 from compiler.strategies.cuda.split import split_products
 from compiler.strategies.cuda.split.split_products import BLOCK, LEAST_TERMS
 from compiler.strategies.cuda.stored_products import AHEAD, LEAST, ROWS, SPLITS, WAITING
+from compiler.strategies.cuda.tensor_conv import DIVISOR
 from compiler.strategies.strategy import Strategy, first_of, found_by
 from compiler.strategies.tilings import MOST_TILES, MOST_VARIANTS, Tiling, choices, parts, tiled
 
@@ -91,10 +95,15 @@ class Gathered:
         return self.x.rows.taps * self.x.cols.taps * groups_of(self.x.c) * BLOCK
 
     @property
+    def rests(self) -> int:
+        """Products, each of the pixels with the same rests."""
+        return self.x.rows.div * self.x.cols.div
+
+    @property
     def extents(self) -> tuple[int, int, int]:
-        """Rows, columns and terms."""
+        """Rows, columns and terms of a product; of several, which have different terms, so many as on the average."""
         m, k = (self.window, self.outputs) if self.terms else (self.outputs, self.window)
-        return m, self.x.o, k
+        return m // self.rests, self.x.o, max(BLOCK, k // self.rests)
 
     @property
     def blocks(self) -> tuple[int, int]:
@@ -116,8 +125,8 @@ def tilings(found: Gathered, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first, without what splitting the operands takes."""
     ways, (m, n, k) = list[Tiling](), found.extents
     for number, wide in enumerate(COLUMNS):
-        many, resident = -(-m // ROWS) * -(-n // wide), RESIDENT[number]
-        for splits, depth in parts(k, BLOCK, SPLITS, 4 * BLOCK):
+        many, resident = found.rests * -(-m // ROWS) * -(-n // wide), RESIDENT[number]
+        for splits, depth in parts(k, BLOCK, SPLITS if found.rests == 1 else (1,), 4 * BLOCK):
             if splits > WAITING * resident:
                 continue
             turns = -(-many * splits // device.processors)
@@ -125,7 +134,8 @@ def tilings(found: Gathered, device: Target = H200) -> list[Tiling]:
             alone = cost.SPLIT_CONV_ALONE_US[found.terms][number]
             steps = max(turns * cost.SPLIT_CONV_STEP_US[number], started * alone) * (depth // BLOCK)
             each = cost.SPLIT_CONV_START_US[number] + (cost.SPLIT_JOIN_US if splits > 1 else 0.0)
-            ways.append(Tiling((steps + started * each) * cost.waits(device), number, splits, depth))
+            whole = depth if found.rests == 1 else found.window
+            ways.append(Tiling((steps + started * each) * cost.waits(device), number, splits, whole))
     return sorted(ways)
 
 
@@ -136,9 +146,10 @@ def _gathered(p: Problem, image: int) -> Gathered:
     if terms:
         x = direct_conv_weights.convolution(p, image, _TAPS, ORDERS)
     else:
-        x = direct_conv.convolution(p, image, _TAPS, 1, ORDERS)
+        x = direct_conv.convolution(p, image, _TAPS, DIVISOR, ORDERS)
+        stored_products.refuse_uneven(x)
     found = Gathered(x, prod(p.operands[image].shape) // x.c, terms)
-    least = found.outputs if terms else x.c * x.rows.taps * x.cols.taps
+    least = found.outputs if terms else x.c * prod(max(1, w.taps // w.div) for w in (x.rows, x.cols))
     refuse_if(least < LEAST_TERMS, "a sum in order of so few terms is more exact")
     refuse_if(min(found.outputs, x.o, x.c) < LEAST, "it would leave most of a tile empty")
     windowed = [(a.const, e) for a, e in zip(p.axes(image), p.operands[image].shape, strict=True) if len(a.terms) == 2]
@@ -166,7 +177,7 @@ def _variants(p: Problem, most: int, image: int) -> list[Choice]:
     m, n, _ = found.extents
 
     def made(t: Tiling) -> Choice:
-        many, size = -(-m // ROWS) * -(-n // COLUMNS[t.tile]), ROWS * COLUMNS[t.tile]
+        many, size = found.rests * -(-m // ROWS) * -(-n // COLUMNS[t.tile]), ROWS * COLUMNS[t.tile]
         us = before * cost.moves(p.device) + t.microseconds
         choice = tiled(p, NAME, t, many, size, literals, microseconds=us)
         return split_products.with_blocks(choice, rows, columns, found.elements)

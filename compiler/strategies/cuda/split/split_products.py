@@ -43,7 +43,7 @@ STAGES: Final = 3
 """Of the ring."""
 NUMBERS: Final = 4
 """Of tiles (`s_tile`): which operands are contiguous across (stored_products.number_of)."""
-LEAST_TERMS: Final = 256
+LEAST_TERMS: Final = 160
 """A float32 sum in order of fewer terms is more exact."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """The blocks of a tile wait for each other: no more than any device has processors."""
