@@ -30,6 +30,7 @@ from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.layouts.channels_last import channels_last
 from compiler.passes.layouts.dense_groups import dense_groups
 from compiler.passes.layouts.late_reshapes import late_reshapes
+from compiler.passes.layouts.one_tap import one_tap
 from compiler.passes.layouts.pack_panels import pack_panels
 from compiler.passes.layouts.pack_windows import pack_windows
 from compiler.passes.layouts.pad_rows import pad_rows
@@ -409,6 +410,12 @@ TENSORS: Final[tuple[Pass, ...]] = (
         "dense_groups",
         _cleaned(lambda c, g: g.rewritten(*dense_groups(g.nodes, g.outputs, c.capabilities)), _simplify),
         when=_channels,
+        optional=True,
+    ),
+    _rewrite(
+        "one_tap",
+        lambda c, g: g.rewritten(*one_tap(g.nodes, c.capabilities)),
+        when=lambda c: _in_rows(c) and not c.mixed,
         optional=True,
     ),
     _rewrite(

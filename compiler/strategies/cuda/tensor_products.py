@@ -99,7 +99,8 @@ def variants(p: Problem, name: str) -> list[Choice]:
     batch, m, n, k = implicit_gemm.extents(p)
 
     def made(t: Tiling) -> Choice:
-        return tiled(p, name, t, tiles(t.tile, batch, m, n), ROWS * COLUMNS[t.tile], joined=True)
+        many, elements = tiles(t.tile, batch, m, n), ROWS * COLUMNS[t.tile]
+        return tiled(p, name, t, many, elements, microseconds=t.microseconds, joined=True, wins=True)
 
     return choices(made, tilings(name, batch, m, n, k, p.device))
 
