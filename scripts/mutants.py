@@ -90,6 +90,19 @@ def _large_tiles(found: Any) -> Any:
     return lambda *args: [x for x in found(*args) if x.tile != 2]
 
 
+def _whole_warps(found: Any) -> Any:
+    """Columns of which the threads of a warp have one row."""
+    from dataclasses import replace
+
+    from backends.kernel_ir.stmt import Let
+
+    def column(loop: Any) -> list[Any]:
+        own = [isinstance(s, Let) and str(s.name) == "nl_lanes" for s in found(loop)]
+        return [replace(s, value=32) if lanes else s for s, lanes in zip(found(loop), own, strict=True)]
+
+    return column
+
+
 def _plain_division(_: Any) -> Any:
     from backends.c_family.point_nest import PointNest
 
@@ -214,6 +227,7 @@ MUTANTS = (
     _pass("early_factors", "late", decides=False),
     _pass("recompute", "checkpoint"),
     _pass("dense_groups", "few"),
+    _pass("one_tap", "wide"),
     _pass("channels_last", "moved"),
     _pass("pack_windows", "packed"),
     _pass("pack_panels", "scan"),
@@ -619,6 +633,18 @@ MUTANTS = (
         ("tests/unit/test_direct_conv.py::test_small_products_have_small_tiles_and_no_splits",),
     ),
     _text("neighbours", "backends.cuda.kernels.nests.ways:in_lines", _always(None), "autoencoder-cuda-nl_width"),
+    _text(
+        "several rows of few columns",
+        "backends.cuda.kernels.kernel:_column",
+        _whole_warps,
+        "mlp-cuda-nl_lanes = nl_lanes_of(",
+    ),
+    _text(
+        "neighbours that share a guard",
+        "backends.cuda.kernels.nests.lines:besides",
+        lambda found: lambda *args, guarded=False, **named: found(*args, **named),
+        "resnet20-cuda-if (nl_has_",
+    ),
     _text(
         "neighbours of sums",
         "backends.cuda.kernels.nests.ways:_short_sums",

@@ -365,42 +365,79 @@ NL_FN void k7_moved_block(const nl_task &nl_t) {
     const nl_i64 backward_last_extent1_ = self->backward_last_extent1_;
     const nl_u32 k_inverse = nl_inverse(n_k_);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_n_ * n_k_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        nl_i64 k;
-        nl_i64 n;
-        real last_;
-        real backward_last_;
-    };
-    const auto nl_load = [&](nl_i64 e) {
-        nl_u64 rest = e;
-        const nl_i64 k = nl_take(rest, n_k_, k_inverse);
-        const nl_i64 n = rest;
-        const real last_ = (nl_u32)((nl_i32)k + (nl_i32)last_from1_) < (nl_u32)last_extent1_
-            ? last_p_[n * last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)last_from1_)] : 0.0f;
-        const real backward_last_ = (nl_u32)((nl_i32)k + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_
-            ? backward_last_p_[n * backward_last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)backward_last_from1_)] : 0.0f;
-        return nl_load_found{k, n, last_, backward_last_};
-    };
-    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_i64 k = nl_load_of.k;
-        nl_i64 n = nl_load_of.n;
-        real last_ = nl_load_of.last_;
-        real backward_last_ = nl_load_of.backward_last_;
-        real acc_ = last_ + backward_last_;
-        ways_p_[n * ways_by_n_ + k] = acc_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+    if ((nl_t.chunk >= 4 * blockDim.x) & (n_k_ % 4 == 0) & nl_is_aligned<4>(ways_p_) & (ways_by_n_ % 4 == 0)
+            & nl_is_aligned<4>(last_p_) & (last_by_n_ % 4 == 0) & (last_from1_ % 4 == 0) & (last_extent1_ % 4 == 0)
+            & nl_is_aligned<4>(backward_last_p_) & (backward_last_by_n_ % 4 == 0) & (backward_last_from1_ % 4 == 0)
+            & (backward_last_extent1_ % 4 == 0)) {
+        const nl_i64 nl_end = nl_least(n_n_ * n_k_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        for (nl_i64 e = nl_me.part * nl_t.chunk + 4 * threadIdx.x; e < nl_end; e += 4 * blockDim.x) {
+            nl_u64 rest = e;
+            const nl_i64 k = nl_take(rest, n_k_, k_inverse);
+            const nl_i64 n = rest;
+            const bool nl_has_last_p_ = (nl_u32)((nl_i32)k + (nl_i32)last_from1_) < (nl_u32)last_extent1_;
+            nl_words<real, 4> nl_last_p_;
+            if (nl_has_last_p_)
+                nl_last_p_ = nl_read<4>(&last_p_[n * last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)last_from1_)], true);
+            const bool nl_has_backward_last_p_ =
+                (nl_u32)((nl_i32)k + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_;
+            nl_words<real, 4> nl_backward_last_p_;
+            if (nl_has_backward_last_p_)
+                nl_backward_last_p_ = nl_read<4>(&backward_last_p_[n * backward_last_by_n_
+                    + (nl_i64)((nl_i32)k + (nl_i32)backward_last_from1_)], true);
+            struct {
+                nl_few<real, 4> ways_p_;
+                nl_few<real, 4> last_p_;
+                nl_few<real, 4> backward_last_p_;
+            } nl_x = {{}, nl_as<real>(nl_last_p_), nl_as<real>(nl_backward_last_p_)};
+            const auto nl_point = [&](int nl_n) {
+                const real last_ = nl_has_last_p_ ? nl_x.last_p_.x[nl_n] : 0.0f;
+                const real backward_last_ = nl_has_backward_last_p_ ? nl_x.backward_last_p_.x[nl_n] : 0.0f;
+                real acc_ = last_ + backward_last_;
+                nl_x.ways_p_.x[nl_n] = acc_;
+            };
+            nl_each<4>(nl_point);
+            nl_write(&ways_p_[n * ways_by_n_ + k], nl_x.ways_p_, true);
+        }
+    } else {
+        const nl_i64 nl_end = nl_least(n_n_ * n_k_, (nl_me.part + 1ll) * nl_t.chunk);
+        struct nl_load_found {
+            nl_i64 k;
+            nl_i64 n;
+            real last_;
+            real backward_last_;
+        };
+        const auto nl_load = [&](nl_i64 e) {
+            nl_u64 rest = e;
+            const nl_i64 k = nl_take(rest, n_k_, k_inverse);
+            const nl_i64 n = rest;
+            const real last_ = (nl_u32)((nl_i32)k + (nl_i32)last_from1_) < (nl_u32)last_extent1_
+                ? last_p_[n * last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)last_from1_)] : 0.0f;
+            const real backward_last_ = (nl_u32)((nl_i32)k + (nl_i32)backward_last_from1_)
+                < (nl_u32)backward_last_extent1_
+                ? backward_last_p_[n * backward_last_by_n_ + (nl_i64)((nl_i32)k + (nl_i32)backward_last_from1_)] : 0.0f;
+            return nl_load_found{k, n, last_, backward_last_};
+        };
+        const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+            nl_i64 k = nl_load_of.k;
+            nl_i64 n = nl_load_of.n;
+            real last_ = nl_load_of.last_;
+            real backward_last_ = nl_load_of.backward_last_;
+            real acc_ = last_ + backward_last_;
+            ways_p_[n * ways_by_n_ + k] = acc_;
+        };
+        nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+        for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+            nl_load_found nl_load_of[4];
+            nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+            nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        }
+#pragma unroll 1
+        for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k7_moved(NL_ARGUMENTS) {
+extern "C" __global__ void __launch_bounds__(256, 3) k7_moved(NL_ARGUMENTS) {
     k7_moved_block(NL_TASK(k7_row));
 }
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.expr.ast import Binary, Ref
+from compiler.expr.ast import Binary, Expr, Ref
 from compiler.ir.level1.graph import Map, Move, Node, Tensor, Weight
-from compiler.passes.tensors.compose_moves import compose_moves
+from compiler.passes.tensors.compose_moves import MOST_JOINED, compose_moves
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from tests.evaluate_graph import evaluate_graph
 
-SUM = Binary("+", Ref("x0"), Ref("x1"))
 SOURCE = Weight(Tensor("source", (3, 6)), "zeros")
 
 
@@ -25,8 +25,11 @@ def move(name: str, x: Tensor, offset: int, extent: int, axis: int = 1) -> Move:
     return Move(Tensor(name, tuple(shape)), (x.name,), (tuple(at),))
 
 
-def added(name: str, a: Move, b: Move) -> Map:
-    return Map(Tensor(name, a.out.shape), (a.out.name, b.out.name), ((0, 1), (0, 1)), SUM)
+def added(name: str, *moves: Move) -> Map:
+    """The sum of moves, one after the other."""
+    refs: list[Expr] = [Ref(f"x{k}") for k in range(len(moves))]
+    total = reduce(lambda a, b: Binary("+", a, b), refs)
+    return Map(Tensor(name, moves[0].out.shape), tuple(m.out.name for m in moves), ((0, 1),) * len(moves), total)
 
 
 def squared(name: str, x: Move) -> Map:
@@ -85,6 +88,16 @@ def test_two_padded_halves_are_one_join() -> None:
     found = composed((SOURCE, left, right, added("both", left, right)), ("both",))
     assert len(found) == 2
     assert isinstance(found[1], Move) and found[1].ins == ("source", "source")
+
+
+def test_sums_of_several_are_one_join_up_to_a_number() -> None:
+    """In their order: the planes that a window over depth sees, but not the steps of a sequence."""
+    moves = [move(f"m{k}", SOURCE.out, k - 2, 6) for k in range(MOST_JOINED + 1)]
+    *few, _ = moves
+    found = composed((SOURCE, *few, added("all", *few)), ("all",))
+    assert len(found) == 2
+    assert isinstance(found[1], Move) and [at for _, at in found[1].offsets] == [-2, -1, 0, 1]
+    assert len(composed((SOURCE, *moves, added("all", *moves)), ("all",))) == MOST_JOINED + 3
 
 
 def test_what_others_read_stays() -> None:

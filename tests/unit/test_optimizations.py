@@ -152,7 +152,9 @@ def test_tensors_share_memory() -> None:
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
         ("mlp", "cuda", "nl_get_aligned<real>(&"),  # four columns at a time
+        ("mlp", "cuda", "nl_lanes = nl_lanes_of("),  # several rows of few columns
         ("autoencoder", "cuda", "nl_width"),  # neighbours of a map
+        ("resnet20", "cuda", "if (nl_has_"),  # neighbours that share a guard
         ("lenet5", "cuda", "else nl_each<2>(nl_point)"),  # neighbours of sums over windows
         ("lenet5", "cuda", "nl_get_line<2, real>(&"),  # windows that are read and written line by line
         ("lenet5", "cuda", "nl_take(rest, n_ow_, ow_inverse)"),

@@ -4,19 +4,28 @@ A slice of a slice is one slice of the whole; the gradient of two halves is the 
 only the sum is needed.
 
 Assumes: a simplified graph in topological order.
-Guarantees: a Move that reads a Move, inside its extents, reads the operand of that one; the sum of two Moves without
-other readers is one Move of both. No value changes.
-Does not: remove dead nodes (simplify_graph), or join more than two: texts would depend on lengths.
+Guarantees: a Move that reads a Move, inside its extents, reads the operand of that one; the sum of up to MOST_JOINED
+Moves without other readers (the gradient of two halves, of the planes that a window over depth sees) is one Move of all
+of them. No value changes; sums keep their order.
+Does not: remove dead nodes (simplify_graph), or join any number: texts would depend on lengths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Ref
+from compiler.expr.ast import Expr, Ref
 
-_SUM = Ref("x0") + Ref("x1")
+MOST_JOINED: Final = 4
+
+_SUMS: Final[tuple[Expr, ...]] = tuple(
+    reduce(add, (Ref(f"x{k}") for k in range(many))) for many in range(2, MOST_JOINED + 1)
+)
 
 
 def _is_inside(reader: l1.Move, k: int, shape: tuple[int, ...]) -> bool:
@@ -33,9 +42,9 @@ def _past(reader: l1.Move, k: int, move: l1.Move) -> l1.Move:
     return replace(reader, ins=tuple(ins), offsets=tuple(offsets))
 
 
-def _joined(node: l1.Map, a: l1.Move, b: l1.Move) -> l1.Move:
-    """The sum of two Moves as one."""
-    return l1.Move(node.out, (*a.ins, *b.ins), (*a.offsets, *b.offsets), span=node.span)
+def _joined(node: l1.Map, moves: Sequence[l1.Move]) -> l1.Move:
+    """The sum of Moves of one operand each as one."""
+    return l1.Move(node.out, tuple(m.ins[0] for m in moves), tuple(m.offsets[0] for m in moves), span=node.span)
 
 
 def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
@@ -48,11 +57,11 @@ def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple
             for k, name in enumerate(node.ins):
                 if name in moves and _is_inside(node, k, moves[name].out.shape):
                     node = _past(node, k, moves[name])
-        elif isinstance(node, l1.Map) and node.body == _SUM and not node.scalars:
+        elif isinstance(node, l1.Map) and node.body in _SUMS and not node.scalars:
             alone = [name in moves and len(readers[name]) == 1 and name not in outputs for name in node.ins]
             plain = all(m == tuple(range(len(node.out.shape))) for m in node.maps)
             if all(alone) and plain:
-                node = _joined(node, *(moves[name] for name in node.ins))
+                node = _joined(node, [moves[name] for name in node.ins])
         if isinstance(node, l1.Move) and len(node.ins) == 1 and node.fill == 0:
             moves[node.out.name] = node
         result.append(node)

@@ -35,7 +35,8 @@ _OF_SUMS: Final = 2
 class Beside:
     """An array that neighbouring points read or write at once: their elements are neighbours, too (`few`), or they
     share one. `first`: that of the first one, in `pointer`; `type`: what it is computed with as; `stored`: what it is
-    in memory; `fixed`: points of all other lines read the same."""
+    in memory; `fixed`: points of all other lines read the same; `inside`: whether those of a thread are, which share
+    that."""
 
     formal: str
     pointer: Code
@@ -46,6 +47,12 @@ class Beside:
     read: bool
     written: bool
     fixed: bool
+    inside: Code | None = None
+
+    @property
+    def guard(self) -> Code:
+        """What points know of `inside`."""
+        return code(f"nl_has_{self.pointer}")
 
     @property
     def place(self) -> Code:
@@ -81,11 +88,17 @@ class Beside:
 
 
 def besides(
-    nest: PointNest, statements: Sequence[Stmt], fast: Sequence[str], lines: Sequence[str] = (), terms: bool = False
+    nest: PointNest,
+    statements: Sequence[Stmt],
+    fast: Sequence[str],
+    lines: Sequence[str] = (),
+    terms: bool = False,
+    guarded: bool = False,
 ) -> tuple[list[Beside], bool]:
     """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
     neighbours. `lines`: dims of which an array that reads none is `fixed`. `terms`: the statements only read, and may
-    be guarded where neighbours share the guard."""
+    be guarded where neighbours share the guard. `guarded`: so may what is only read of any statements, where groups of
+    neighbours share the guard (`even`)."""
     k, found, others = nest.k, list[Beside](), False
     used = {x.formal for tree in ir.trees(statements) for x in nodes(tree) if isinstance(x, Place)}
     stores = (s.target for s in ir.walk(statements) if isinstance(s, Set))
@@ -95,23 +108,30 @@ def besides(
         if f.name not in used:
             continue
         element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
-        few = len(fast) == 1 and access.neighbours(fast[0]) and not access.along(fast[0])[0][0].guarded
+        few = len(fast) == 1 and access.neighbours(fast[0]) and _may_be_few(access.along(fast[0])[0][0], guarded)
         names = access.dims | {a.const for a in access.axes if isinstance(a.const, str)}
-        plain = names <= known and (reads if terms else element.inside is None and not element.direct)
+        inside = element.inside if guarded and few and reads else None
+        plain = names <= known and (reads if terms else element.inside == inside and not element.direct)
         if not plain or not (few or (reads and access.dims.isdisjoint(fast))):
             others = True
             continue
         fixed = reads and bool(lines) and access.dims.isdisjoint(lines)
         kind, stored = k.dialect.type_name(element.type), k.dialect.type_name(f.dtype)
         read, changed, pointer = f.mode is not l2.Mode.WRITE, f.name in written, k.pointers[f.name]
-        found.append(Beside(f.name, pointer, element.place, kind, stored, few, read, changed, fixed))
+        found.append(Beside(f.name, pointer, element.place, kind, stored, few, read, changed, fixed, inside))
     return found, others
+
+
+def _may_be_few(axis: l2.Axis, guarded: bool) -> bool:
+    """Whether an access along which points are neighbours may be one of several elements."""
+    return axis.div == 1 if guarded else not axis.guarded
 
 
 def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
     """Statements of a point that take elements from structures; what these have for bf16 is rounded when it is
     written."""
     places, narrow = {x.formal: x.place for x in found}, {x.formal for x in found if x.narrow}
+    guards = {x.formal: x.guard for x in found if x.inside is not None}
 
     def rounded_later(s: Stmt) -> Stmt:
         match s:
@@ -119,7 +139,7 @@ def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
                 return replace(s, value=value) if function.startswith(f"nl_{ROUNDED}_") else s
         return s
 
-    return ir.moved(ir.changed(statements, rounded_later), places)
+    return ir.moved(ir.changed(statements, rounded_later), places, guards)
 
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
@@ -132,6 +152,7 @@ def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code
         for axis in accesses[x.formal].axes:
             own = last in dict(axis.terms)
             steps = [axis.const, *(c for d, c in axis.terms if d != last)] if own else [axis.stride]
+            steps += [axis.extent] if own and axis.extent is not None else []
             uneven = (s for s in steps if not (isinstance(s, int) and s % many == 0))
             tests += [form("{} % {} == 0", k.extent(s), many) for s in uneven]
         found |= {t.text: t for t in tests}
@@ -151,6 +172,13 @@ class _Lines:
     def read(self, x: Beside) -> Code:
         """As it is in memory."""
         return form("{}<{}>(&{}, {})", name("nl_read"), self.many, x.first, self.wide)
+
+    def ahead(self, x: Beside, words: Code) -> list[Stmt]:
+        """Declares `words`: what is read of it, where it is inside."""
+        if x.inside is None:
+            return [Let("auto", words, self.read(x))]
+        declared = Let(f"nl_words<{x.stored}, {self.many}>", words)
+        return [Let("bool", x.guard, x.inside), declared, If(x.guard, [Set(words, self.read(x))])]
 
     def each(self, function: str) -> list[Stmt]:
         """A call for each of its points."""
@@ -172,7 +200,7 @@ class _Lines:
         fields = [x.member(self.many) for x in (*few, *others)]
         return [
             *split,
-            *(Let("auto", ahead[x.formal], self.read(x)) for x in few if x.read),
+            *(s for x in few if x.read for s in self.ahead(x, ahead[x.formal])),
             *([If(form("{} != nl_known", self.own), [Set(code("nl_known"), self.own), *again])] if again else []),
             *before,
             ir.Struct("struct", fields, name("nl_x"), braces(*values)),
@@ -185,11 +213,12 @@ class _Lines:
 @dataclass(frozen=True)
 class Lines:
     """A loop over points, of which a thread has `many` neighbours at a time; it holds what `held` arrays have for all
-    of its points."""
+    of its points. `where`: only where this is true, or else points are to be taken one by one."""
 
     loop: tuple[Stmt, ...]
     many: int
     held: int
+    where: Code | None = None
 
 
 def many_of(nest: PointNest, found: Sequence[Beside]) -> int:
@@ -202,19 +231,24 @@ def in_lines(nest: PointNest, statements: Sequence[Stmt], end: Sequence[Stmt] | 
     narrowest one; of sums _OF_SUMS. None where elements of neighbours are no neighbours. `statements`: those of a
     point; `end`: those of them that follow sums, of which alone neighbours take elements at once. Whether all is
     aligned is asked once. All is read before any of it is used, so that a thread waits once; what depends on the last
-    dim alone is read again only where a thread comes to another index of it."""
+    dim alone is read again only where a thread comes to another index of it. A map that begins somewhere along the last
+    dim often begins at any place: its loop is for aligned ones alone (`where`)."""
     if not nest.par:
         return None
     *lines, last = [d.name for d in nest.par]
-    found, others = besides(nest, statements if end is None else end, [last])
+    found, others = besides(nest, statements if end is None else end, [last], guarded=True)
     if others or not any(x.few for x in found):
         return None
     access = nest.k.template.strided
-    found = [
-        replace(x, fixed=bool(lines) and x.few and not x.written and access[x.formal].dims == {last}) for x in found
-    ]
+    fixes = {
+        x.formal for x in found if x.few and not x.written and x.inside is None and access[x.formal].dims == {last}
+    }
+    found = [replace(x, fixed=bool(lines) and x.formal in fixes) for x in found]
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
-    made = _Lines(many_of(nest, found) if end is None else _OF_SUMS, nest.vars[last], fixed, moving)
+    begins = [x for x in found if x.inside is not None and access[x.formal].along(last)[0][0].guarded]
+    alone = end is None and bool(lines) and bool(begins)
+    many, wide = many_of(nest, found) if end is None else _OF_SUMS, "true" if alone else "nl_wide"
+    made = _Lines(many, nest.vars[last], fixed, moving, wide)
     return _looped(nest, made, made.point(nest.points.body, held(statements, found)), found)
 
 
@@ -232,6 +266,8 @@ def _looped(nest: PointNest, made: _Lines, inner: Sequence[Stmt], found: Sequenc
     if made.fixed:
         known.append(ir.Struct("struct", [x.member(many) for x in made.fixed], name("nl_same")))
         known.append(Let("nl_i64", code("nl_known"), "-1", const=False))
+    if made.wide == "true":
+        return Lines((*known, replace(nest.points, body=inner, by=code(many))), many, len(made.fixed), wide)
     loop = replace(nest.points, body=inner, by=code("nl_width"))
     first = (constants("bool", nl_wide=wide), constants("int", nl_width=width))
     return Lines((*first, *known, loop), many, len(made.fixed))
@@ -244,7 +280,8 @@ def windows_in_lines(nest: PointNest, x: Point) -> Lines | None:
         return None
     (sums,), last = x.sums, nest.par[-1].name
     (total,), own = sums.totals, sums.at([form("{}.x[nl_n]", x.at) for x in sums.totals])
-    (read, apart), (found, others) = besides(nest, own.exact, [last], terms=True), besides(nest, own.after, [last])
+    read, apart = besides(nest, own.exact, [last], terms=True)
+    found, others = besides(nest, own.after, [last], guarded=True)
     few = [a for a in read if a.few]
     if apart or others or not few or not any(a.few for a in found):
         return None
@@ -268,7 +305,7 @@ def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) ->
         return None
     last, found = nest.red[-1].name, list[list[Beside]]()
     for point in points:
-        arrays, others = besides(nest, point, [last])
+        arrays, others = besides(nest, point, [last], guarded=True)
         found.append([x for x in arrays if x.few])
         if others or not found[-1]:
             return None

@@ -18,7 +18,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM
 from backends.c_family.point_nest import Point, read_in_terms
-from backends.cuda.kernels.kernel import WAIT, Function
+from backends.cuda.kernels.kernel import WAIT, Function, of_block
 from backends.cuda.kernels.nests.columns import WIDE_RESIDENT, columns
 from backends.cuda.kernels.nests.lines import Lines, in_lines, windows_in_lines
 from backends.cuda.kernels.nests.nest import NestPrinter, is_short
@@ -26,7 +26,7 @@ from backends.cuda.kernels.nests.several_points import in_fours, in_pairs
 from backends.cuda.kernels.nests.shared import RESIDENT, shared, staged
 from backends.cuda.kernels.nests.window_registers import in_registers
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.stmt import Stmt, marked_lines, names_of
+from backends.kernel_ir.stmt import If, Stmt, marked_lines, names_of
 from compiler.expr.functions import COUNTS
 
 SHARED: Final = "_together"
@@ -77,7 +77,10 @@ def _map(p: NestPrinter, x: Point, waves: bool) -> Function:
         loop = in_pairs(points, WAIT, p.arrays)
     elif not waves and not before and drawn == 0 and _is_light(inner):
         if (lines := in_lines(p, x.start)) is not None:
-            return _in_lines(lines, _LINES_RESIDENT if lines.held <= _MOST_HELD else WIDE_RESIDENT, ahead)
+            made = _in_lines(lines, _LINES_RESIDENT if lines.held <= _MOST_HELD else WIDE_RESIDENT, ahead)
+            if lines.where is None:
+                return made
+            return replace(made, body=(If(lines.where, of_block(made.body), in_fours(points, p.arrays)),))
         loop = in_fours(points, p.arrays)
     division = Division.POINTS if waves else Division.FEW
     if drawn == 0:
