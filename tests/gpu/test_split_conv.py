@@ -67,7 +67,7 @@ def windows(x: npt.NDArray[np.float32], taps: int) -> npt.NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize(("channels", "taps"), [(29, 3), (64, 3), (400, 3), (128, 1), (160, 1)])
+@pytest.mark.parametrize(("channels", "taps"), [(29, 3), (64, 3), (400, 3), (160, 1)])
 def test_no_less_exact_than_a_sum_in_order(channels: int, taps: int, positive: bool, tmp_path: Path) -> None:
     c = Conv(2, channels, 40, 10, 12, (taps, taps))
     case = next(iter(by_force(conv(c))))

@@ -73,7 +73,7 @@ def test_small_products_of_what_is_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize(
     ("kind", "terms"),
-    [*product((FLOAT32,), (64, 128, 1000, 4096)), *product((split_products.NAME,), (128, 160, 256, 1000, 4096))],
+    [*product((FLOAT32,), (64, 128, 1000, 4096)), *product((split_products.NAME,), (160, 256, 1000, 4096))],
 )
 def test_float32_is_no_less_exact_than_a_sum_in_order(kind: str, terms: int, positive: bool, tmp_path: Path) -> None:
     cases = list(by_force(transposed(132, 128, terms, False, True), kind))
