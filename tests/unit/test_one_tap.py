@@ -36,13 +36,13 @@ train:
 """
 
 
-def model(folder: Path, kind: str, shape: tuple[int, ...], width: int, batch: int) -> str:
+def model(folder: Path, kind: str, shape: tuple[int, ...], width: int, batch: int, more: str = "") -> str:
     random = np.random.default_rng(1)
     x, y = random.normal(size=(batch, *shape)), random.normal(size=(batch, 2))
     np.savez(folder / "data.npz", x=x.astype(np.float32), y=y.astype(np.float32))
     text = TEXT.replace("SHAPE", str(list(shape))).replace("KIND", kind)
     text = text.replace("WIDTH", str(width)).replace("BATCH", str(batch))
-    (folder / "model.yaml").write_text(text)
+    (folder / "model.yaml").write_text(text + more)
     return text
 
 
@@ -57,6 +57,9 @@ def test_wide_ones_of_few_channels_are_products(tmp_path: Path) -> None:
     model(tmp_path, "conv1d", (128, 1024), 1024, 32)
     found = decided(tmp_path)
     assert found["conv1d_1.sum.grouped"] == "a product" and not decided(tmp_path, "cpu")
+    for numerics in ("{precision: float64}", "{precision: mixed}", "{order: bitwise}"):
+        model(tmp_path, "conv1d", (128, 1024), 1024, 32, f"numerics: {numerics}\n")
+        assert not decided(tmp_path), numerics
     model(tmp_path, "conv1d", (16, 1024), 16, 32)
     assert {*decided(tmp_path).values()} == {"as it is"}
 

@@ -4,7 +4,7 @@ A window of one element that moves by one sees one pixel, so that the convolutio
 pixels, and its gradients are such products, too. Units that take matrices as they lie in memory need neither copies of
 pixels nor windows for them.
 
-Assumes: gather form; row-major tensors of a target without lanes, of one precision.
+Assumes: gather form; row-major tensors of a target without lanes, in float32.
 Guarantees: a contraction, forward, of the image's gradient or of the weights', is replaced where the product takes less
 by estimate. It has the same terms; of weights and their gradients another tensor has the same elements without the axes
 of the window.

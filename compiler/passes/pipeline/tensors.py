@@ -415,7 +415,7 @@ TENSORS: Final[tuple[Pass, ...]] = (
     _rewrite(
         "one_tap",
         lambda c, g: g.rewritten(*one_tap(g.nodes, c.capabilities)),
-        when=lambda c: _in_rows(c) and not c.mixed,
+        when=lambda c: _in_rows(c) and c.precision is DType.F32 and not c.mixed,
         optional=True,
     ),
     _rewrite(
