@@ -285,6 +285,8 @@ def _known(text: str, start: int, end: int, unit_end: int, units: bool, fail: Fa
     elif follows == "." or unit_word(name) is None:
         unit = unit_meant(name)
         help = f"to multiply, write `{number} * {name}`" if unit is None else f"write `{number} {unit}`"
+        if (rest := name.replace("_", "")).isdecimal():  # digits in groups, as in Python
+            help = f"write `{number}{rest}`"
         fail("E0403", f"`{name}` is not a known unit", at, at + len(name), help)
     else:
         return True

@@ -34,8 +34,10 @@ def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
         if path.is_dir() if folder else path.is_file():
             return path.resolve()
         other = path.is_file() if folder else path.is_dir()
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = None if other else did_you_mean(path.name, [n for n in beside if n != path.name])
+        beside = [p for p in path.parent.iterdir() if p.is_dir() == folder] if path.parent.is_dir() else []
+        alike = [p.name for p in beside if p != path and p.suffix == path.suffix]
+        others = [p.name for p in beside if p.stem == path.stem]  # of another kind
+        near = None if other else did_you_mean(path.name, alike) or did_you_mean(path.name, others)
         leads = os.readlink(path) if path.is_symlink() and not path.exists() else None
     is_other = "is a file, not a folder" if folder else "is a directory, not a file"
     kind = special(path)

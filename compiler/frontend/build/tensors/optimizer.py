@@ -106,6 +106,8 @@ def read_schedule(node: Node, c: Context, name: str) -> l0.Set | None:
     return None if checked is None else l0.Set(name, checked.expr, node.span)
 
 
+RATE: Final = "learning_rate"
+"""The parameter that says how long the steps of an optimizer are."""
 GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
 _NO_RANDOM = "random numbers in an optimizer are not supported yet"
 
@@ -119,7 +121,7 @@ def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions)
         chosen = known.find(entry.key)
         if chosen is not None:
             out = _optimizer(entry.name, chosen, mapping(entry.value), entry.key.span, c)
-    return None if len(c.sink.items) > before else out
+    return None if c.sink.failed(before) else out
 
 
 def check_others(c: Context, known: Definitions, chosen: Collection[str] = ()) -> None:
@@ -146,7 +148,7 @@ def _optimizer(
             if help is None:
                 help = allowed("it has the parameters", params) if params else "it has no parameters"
             c.sink.error("E0201", f"optimizer `{name}` has no parameter `{entry.name}`", entry.key.span, help)
-    if len(c.sink.items) > before:
+    if c.sink.failed(before):
         return None
     used = {p: v for p, v in c.names.numbers.items() if p in read and p not in places}
     numbers = {**{p: float(v) for p, v in used.items()}, **numbers}
@@ -242,6 +244,9 @@ def _params(
         values = [real(OPTIMIZER.by_name["params"].kind, n, c, f"`{entry.name}`") for n in (node, own) if n is not None]
         last = values[-1] if values else 0.0
         out[entry.name] = None if None in values else last
+        if entry.name == RATE and own is not None and last is not None and last < 0:
+            message = f"`{RATE}` is negative: every step makes the loss larger"
+            c.sink.warning("W0011", message, own.span, "to climb, give the loss a negative weight")
     return out
 
 
