@@ -104,7 +104,8 @@ def _bare_number(e: ast.Expr, expected: Dimension, why: str, sink: Sink) -> None
     elif isinstance(e, ast.Num):
         help = f"write `{shorten(e)} {unit}`"
     else:
-        help = f"write `({shorten(e)}) * 1 {unit}`"
+        text = shorten(e) if isinstance(e, ast.Ref) else f"({shorten(e)})"
+        help = f"write `{text} * 1 {unit}`"
     sink.error("E0402", f"{why}, but `{shorten(e)}` has no unit", e.span, help)
 
 

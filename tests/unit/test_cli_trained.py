@@ -92,6 +92,23 @@ def test_evaluate_needs_a_training(net: Path) -> None:
     assert code == 2 and "has no `train`" in err
 
 
+@pytest.mark.parametrize(
+    ("holds", "said"),
+    [
+        ((), "`run` holds no weights.safetensors"),
+        (("run.json",), "is a run without a training"),
+        (("run.json", "metrics.jsonl"), "name a checkpoint"),
+    ],
+)
+def test_a_folder_without_weights(net: Path, holds: tuple[str, ...], said: str) -> None:
+    """A training that stopped early has checkpoints; the run of neurons alone has no weights to name."""
+    Path("run").mkdir()
+    for name in holds:
+        Path("run", name).write_text("{}")
+    code, _, told = call("evaluate", str(net), "--weights", "run")
+    assert code == 2 and "E0916" in told and said in told
+
+
 def test_standalone(net: Path) -> None:
     code, out, _ = call("build", "net.yaml", "--standalone", "--embed")
     assert code == 0

@@ -161,8 +161,10 @@ def weights_file(place: Path) -> Path:
     if not place.is_dir():
         raise RunError("E0916", f"there is no file of weights or run directory `{place}`")
     if not (place / WEIGHTS).is_file():
-        message = f"`{place}` holds no {WEIGHTS}"
-        raise RunError("E0916", message, "the training did not get to its end: name a checkpoint")
+        trained, ran = ((place / name).is_file() for name in ("metrics.jsonl", "run.json"))
+        help = "the training did not get to its end: name a checkpoint" if trained else "name that of a training"
+        what = f"`{place}` {'is a run without a training, and ' if ran and not trained else ''}holds no {WEIGHTS}"
+        raise RunError("E0916", what, help)
     return place / WEIGHTS
 
 
