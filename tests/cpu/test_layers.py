@@ -253,7 +253,7 @@ def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
     write(tmp_path, shape)
     text = HEAD.replace("SHAPE", str(list(shape))) + layers + TAIL
     chosen = backend(target)
-    most, *sizes = ("20", "5", "6") if name == "recurrent" else ("40", "4", "8")
+    most, *sizes = ("20", "6", "7") if name == "recurrent" else ("40", "4", "8")
     first, second = ({"n": "10", "c": size} for size in sizes)
     emitted = []
     for settings in (first, first | {"n": most}, second, first | {"scale": "0.75"}):
