@@ -588,7 +588,7 @@ def _multiplied(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], S
     )
     if contract.strategy not in UNITS:
         return product, tile.one_by_one()
-    outs = [p.extent([d]) for d in p.sides.m[1:]] if div > 1 else []
+    outs = [cast("nl_i32", p.extent([d])) for d in p.sides.m[1:]] if div > 1 else []
     channels = direct.roles(k.template, contract).c if gathered else ""
     tile = replace(tile, channels=p.extent([channels]) if channels in fast else None, outs=outs)
     if contract.strategy == split_conv.NAME and len(fast) > 1:  # neighbours of several dims

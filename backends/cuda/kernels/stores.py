@@ -102,8 +102,7 @@ def together(
 
 def undivided(number: Operand, rows: Operand, cols: Operand) -> Code:
     """The pixel that is so many of those of a product, which have the same rests."""
-    given = (cast("nl_u32", code(number)), "(int)nl_s.batch", cast("nl_i32", code(rows)), cast("nl_i32", code(cols)))
-    return call("nl_undivided", *given)
+    return call("nl_undivided", cast("nl_u32", number), "(int)nl_s.batch", rows, cols)
 
 
 def _structure(called: str, fields: Sequence[Let], values: Iterable[Code]) -> list[Stmt]:
@@ -227,7 +226,7 @@ class Lines:
         """The line of sum nl_e."""
         slow = code(_SLOW)
         if self.tile.outs:
-            slow = form("nl_undivided((nl_u32){}, (int)nl_s.batch, nl_out, nl_col_out)", slow)
+            slow = undivided(slow, "nl_out", "nl_col_out")
         return [Let("nl_i64", name("nl_slow"), slow), *self.tile.of_slow]
 
     def _ahead(self) -> list[Stmt]:
@@ -248,7 +247,7 @@ class Lines:
         """What a thread does."""
         tile, many = self.tile, self.many
         tests = even(self.k, [x for x in self.found if x.few], tile.fast[0], many) if tile.fast else []
-        outs = dict(zip(("nl_out", "nl_col_out"), (cast("nl_i32", x) for x in tile.outs), strict=bool(tile.outs)))
+        outs = dict(zip(("nl_out", "nl_col_out"), tile.outs, strict=bool(tile.outs)))
         same = [x.member(many) for x in self.fixed]
         lines = [unrolled("nl_u", self.ahead, self._several())]
         here = "(int)nl_least((nl_s.slow_end - nl_s.slow) << nl_s.bits, nl_s.size)"

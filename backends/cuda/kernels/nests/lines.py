@@ -131,7 +131,6 @@ def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
     """Statements of a point that take elements from structures; what these have for bf16 is rounded when it is
     written."""
     places, narrow = {x.formal: x.place for x in found}, {x.formal for x in found if x.narrow}
-    guards = {x.formal: x.guard for x in found if x.inside is not None}
 
     def rounded_later(s: Stmt) -> Stmt:
         match s:
@@ -139,7 +138,12 @@ def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
                 return replace(s, value=value) if function.startswith(f"nl_{ROUNDED}_") else s
         return s
 
-    return ir.moved(ir.changed(statements, rounded_later), places, guards)
+    return ir.moved(ir.changed(statements, rounded_later), places, guards_of(found))
+
+
+def guards_of(found: Sequence[Beside]) -> dict[str, Code]:
+    """What reads of arrays test, where these are guarded."""
+    return {x.formal: x.guard for x in found if x.inside is not None}
 
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
@@ -323,18 +327,13 @@ def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) ->
 
 def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], term: Sequence[Stmt]) -> list[Stmt]:
     """One term of all points of a thread; `few`: the arrays that it reads of which they have neighbours."""
-    elements, places, guards = nest.term_elements(), dict[str, Code](), dict[str, Code]()
+    elements, places = nest.term_elements(), dict[str, Code]()
+    few = [replace(x, inside=elements[x.formal].inside) for x in few]
     ahead, computed = list[Stmt](), list[Stmt]()
     for x in few:
-        element = elements[x.formal]
-        own, words, inside = (code(f"nl_{x.pointer}_{what}") for what in ("of", "words", "inside"))
-        got: Stmt = Set(words, made.read(x))
-        ahead.append(Let(f"nl_words<{x.stored}, {made.many}>", words))
-        if element.inside is not None:
-            ahead.append(Let("bool", inside, element.inside))
-            got, guards[x.formal] = If(inside, [got]), inside
-        ahead.append(got)
+        own, words = (code(f"nl_{x.pointer}_{what}") for what in ("of", "words"))
+        ahead += made.ahead(x, words)
         computed.append(Let("auto", own, x.computed(words)))
         places[x.formal] = form("{}.x[nl_n]", own)
-    own_term = made.shifted(ir.moved(term, places, guards))
+    own_term = made.shifted(ir.moved(term, places, guards_of(few)))
     return [*ahead, *computed, ir.Closure("nl_term", [_N], own_term), *made.each("nl_term")]
