@@ -67,13 +67,19 @@ class Trained:
 
 
 def load(
-    text: str, folder: Path, target: str = "cpu", settings: Mapping[str, str] | None = None, lowered_for: str = ""
+    text: str,
+    folder: Path,
+    target: str = "cpu",
+    settings: Mapping[str, str] | None = None,
+    lowered_for: str = "",
+    only: frozenset[str] | None = None,
 ) -> Trained:
-    """Lower (every pass verified), build and initialise. `lowered_for`: another target, whose program `target` runs."""
+    """Lower (every pass verified), build and initialise. `lowered_for`: another target, whose program `target` runs;
+    `only`: of the optional passes."""
     model = model_of(text, folder, settings)
     assert model.train is not None
     chosen = backend(target)
-    lowered = lower(model, backend(lowered_for or target).capabilities, verify=True)
+    lowered = lower(model, backend(lowered_for or target).capabilities, verify=True, only=only)
     artifact = chosen.build(lowered.merged, folder / f"build-{target}", {})
     instance = chosen.load(artifact, lowered.merged, model.train.seed)
     nodes = [n for g in lowered.tensors for n in g.nodes]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tests.numeric.trained as training
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
+from tests.numeric.trained import load
 
 TEXT = """
 language: 1
@@ -61,12 +61,11 @@ def test_groups_of_few_channels_are_one(tmp_path: Path, groups: int, found: set[
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_results_and_gradients_are_those_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def test_results_and_gradients_are_those_in_groups(tmp_path: Path, step: int) -> None:
     text, weights = model(tmp_path, 16, 64, step), []
     assert "one group" in decided(tmp_path)
     for only in (None, frozenset[str]()):
-        monkeypatch.setattr(training, "lower", lambda m, c, verify, only=only: lower(m, c, verify, only=only))
-        trained = training.load(text, tmp_path, "reference", lowered_for="cuda")
+        trained = load(text, tmp_path, "reference", lowered_for="cuda", only=only)
         trained.step(1, range(64))
         weights.append(trained.weights())
     for name, expected in weights[1].items():

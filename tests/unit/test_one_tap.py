@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tests.numeric.trained as training
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.layouts import one_tap
 from compiler.passes.pipeline.lower import lower
+from tests.numeric.trained import load
 
 TEXT = """
 language: 1
@@ -74,8 +74,7 @@ def test_results_and_gradients_are_the_same(
     replaced = [n for n, verdict in decided(tmp_path).items() if verdict == "a product"]
     assert len(replaced) == 5, replaced  # two forward, two towards weights, one towards an image
     for only in (None, frozenset[str]()):
-        monkeypatch.setattr(training, "lower", lambda m, c, verify, only=only: lower(m, c, verify, only=only))
-        trained = training.load(text, tmp_path, "reference", lowered_for="cuda")
+        trained = load(text, tmp_path, "reference", lowered_for="cuda", only=only)
         trained.step(1, range(64))
         weights.append(trained.weights())
     least = 1e-6 * max(np.abs(w).max() for w in weights[1].values())  # in front of a norm biases change by rounding
