@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,12 +141,9 @@ def _no_draws(_: Any) -> Any:
 
 
 def _each_exponential(_: Any) -> Any:
-    def each(matrices: Any) -> Any:
-        from scipy.linalg import expm
+    from compiler.passes.cells import exponentials
 
-        return expm(matrices)
-
-    return each
+    return lambda matrices: exponentials.exponentials_of(matrices)
 
 
 def _no_draws_of_synapses(_: Any) -> Any:
@@ -687,12 +683,6 @@ MUTANTS = (
         ("backends.cpu.emit.emit:shared_functions",),
         _always(frozenset()),
         ("tests/unit/test_growth.py::test_functions_that_many_models_call_are_not_copied",),
-    ),
-    Mutant(
-        "exponentials of matrices in one thread",
-        ("compiler.passes.cells.cell_columns:one_thread",),
-        _always(nullcontext()),
-        ("tests/unit/test_blas.py::test_exponentials_of_small_matrices_take_one_thread",),
     ),
     Mutant(
         "kernels of waves for many models",

@@ -1,7 +1,7 @@
 """cell_columns: the scalar columns of a cell's rows: scalar params, dt, and columns derived from them.
 
 Assumes: integrate_odes has run; dt in ms.
-Guarantees: one number per row; propagators by scipy.linalg.expm, one matrix exponential per system and its numbers.
+Guarantees: one number per row; propagators by matrix exponentials, one per system and its numbers.
 Does not: handle arrays (per-neuron params).
 """
 
@@ -19,7 +19,7 @@ from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
-from compiler.passes.cells.blas import one_thread
+from compiler.passes.cells.exponentials import exponentials
 
 
 def _param(params: tuple[tuple[str, l0.Value], ...], position: int, name: str) -> l0.Value:
@@ -71,15 +71,3 @@ def propagator(
             augmented[:, i, n] = evaluate(column.offset[i], dict(env))
         systems[key] = exponentials(augmented * dt)
     return systems[key][:, column.row, column.column]
-
-
-def exponentials(matrices: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The exponential of each matrix, computed once for equal ones: populations often share their time constants."""
-    from scipy.linalg import expm
-
-    keys = [m.tobytes() for m in matrices]
-    distinct = dict(zip(keys, matrices, strict=True))
-    number = {key: i for i, key in enumerate(distinct)}
-    with one_thread():
-        found: npt.NDArray[np.float64] = expm(np.stack(list(distinct.values())))
-    return found[[number[key] for key in keys]]
