@@ -144,10 +144,11 @@ def _shown(template: l2.Template) -> dict[str, str]:
 
 
 def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
-    """The comment of a row's field: its meaning."""
-    kind = k.dialect.type_name(f.dtype)
+    """The comment of a row's field: its axes in their order in memory, its unit, and what happens to it; its type,
+    where the field is an address."""
     if isinstance(f, l2.ScalarFormal):
         return ""
+    kind = "" if k.dialect.cpp else k.dialect.type_name(f.dtype)
     what = {
         l2.Mode.READ: "read",
         l2.Mode.WRITE: "written",
@@ -161,8 +162,32 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():
-            where = "[]"
-    return f"{' '.join([kind, where]).strip()}, {f'{f.unit}, ' if f.unit else ''}{what}"
+            traced = isinstance(k.template.body, l2.RecordTrace)
+            where = (_OF_TRACES if traced else _AXES).get(f.name, "[]")
+    return ", ".join(filter(None, [" ".join(filter(None, [kind, where])), f.unit, what]))
+
+
+_AXES: Final = {
+    formal: axes
+    for formals, axes in {
+        "spikes list": "[slot][event]",
+        "spike_count count": "[slot]",
+        "row to_row": "[neuron]",
+        "col index to_col to_index gone": "[synapse]",
+        "words": "[pre][post / 32]",
+        "steps ids": "[spike]",
+        "buffer": "[event][2]",
+        "used cursor": "",
+        "query query_grad": "[n][step][head][d]",
+        "key key_grad": "[n][key][head][d]",
+        "value value_grad": "[n][key][head][e]",
+        "context context_grad": "[n][step][head][e]",
+        "norms": "[n][step][head][2]",
+    }.items()
+    for formal in formals.split()
+}
+"""Of arrays that the structures of kernels use by these names (compiler/ir/level2/program.py)."""
+_OF_TRACES: Final = {"members": "[j]", "buffer": "[sample][j]", "used": ""}
 
 
 def array_type(k: Kernel, f: l2.ArrayFormal) -> str:

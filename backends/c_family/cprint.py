@@ -172,7 +172,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
     if not is_real(t):
         if t == DType.I64 and value == -(2**63):
             return code(f"-9223372036854775807{wide} - 1")
-        suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
+        suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide if value else "", "u64": f"U{wide}"}[t]
         return Number(f"{int(value)}{suffix}")
     if math.isnan(value):
         return name("NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64")
@@ -248,7 +248,7 @@ class Dialect:
         return cast(self.type_name(to), shown)
 
     def _select(self, test: ast.Expr, a: ast.Expr, b: ast.Expr, scope: Scope, to: Scalar) -> Code:
-        return cond(self.test(test, scope), self._as(a, scope, to), self._as(b, scope, to))
+        return cond(self.test(test, scope), self._beside(a, b, scope, to), self._beside(b, a, scope, to))
 
     def test(self, e: ast.Expr, scope: Scope) -> Code:
         """`e` as a C truth value."""
@@ -263,7 +263,7 @@ class Dialect:
             case ast.Binary(op, a, b) if op in _OPPOSITE:
                 real = self.precision
                 both = join(type_of(a, scope, real), type_of(b, scope, real))
-                return binary(self._as(a, scope, both), op, self._as(b, scope, both))
+                return binary(self._beside(a, b, scope, both), op, self._beside(b, a, scope, both))
             case ast.Cond(test, a, b):
                 return self._select(test, a, b, scope, "bool")
             case ast.Call("isnan", (x,)):
@@ -320,9 +320,9 @@ class Dialect:
         return self._power(a, b, scope, t)
 
     def _beside(self, e: ast.Expr, other: ast.Expr, scope: Scope, t: Scalar) -> Code:
-        """`e` in type `t`, as an operand beside `other`: a literal needs no suffix for 64 bits that those have."""
-        short = t == DType.I64 and isinstance(e, ast.Num) and type_of(e, scope, self.precision) == DType.I32
-        wide = short and not isinstance(other, ast.Num) and type_of(other, scope, self.precision) == DType.I64
+        """`e` in type `t`, as an operand beside `other`: literals need no suffix for 64 bits that it has."""
+        short = t == DType.I64 and _is_literal(e) and type_of(e, scope, self.precision) == DType.I32
+        wide = short and not _is_literal(other) and type_of(other, scope, self.precision) == DType.I64
         return self._as(e, scope, DType.I32 if wide else t)
 
     def _power(self, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> Code:
@@ -391,6 +391,11 @@ class Dialect:
             func = f"coarse_{func}"
         exact = replace(self, rounded=False) if self.rounded else self
         return self.call(func, t, *(exact._as(a, scope, t) for a in args))
+
+
+def _is_literal(e: ast.Expr) -> bool:
+    """Whether it is a number, or one of several."""
+    return isinstance(e, ast.Num) or (isinstance(e, ast.Cond) and _is_literal(e.then) and _is_literal(e.orelse))
 
 
 def _widens(a: Scalar, b: Scalar) -> bool:

@@ -8,8 +8,10 @@ Does not: render skeletons.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, read, row_struct
@@ -20,6 +22,7 @@ from backends.kernel_ir.stmt import Remark, Stmt, marked_lines, used
 from backends.kernel_ir.verify import verify
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Expr, Ref, refs, show, substitute
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,40 @@ _QUOTED = 160
 """Characters of a formula that is quoted."""
 
 
-def heading(template: l2.Template) -> list[Stmt]:
-    """The comment that names a kernel and its path in the model."""
+def heading(k: Kernel, rows: l2.Rows) -> list[Stmt]:
+    """The comments that name a kernel, its place in the model and its rows, and say what a contraction sums."""
+    template, names, more = k.template, dict.fromkeys(islice(rows.paths, _NAMED)), list[str]()
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
-    text = comment(f"{template.name}{where}")
-    return [Remark(f"---- k{template.index}  {text}")]
+    if len(names) > 1:
+        more.append(f"rows: {textwrap.shorten(', '.join(names), _NAMED, placeholder=' ...')}")
+    if isinstance(template.body, l2.Contract):
+        more.append(_formula(k, template.body.nest))
+    title = Remark(f"---- k{template.index}  {comment(f'{template.name}{where}')}")
+    return [title, Remark(comment("; ".join(more)))] if more else [title]
+
+
+_NAMED = 100
+"""Characters of names of rows."""
+
+
+def _formula(k: Kernel, nest: l2.Nest) -> str:
+    """A sum and what follows it: `acc = sum over k of x * weight; y = relu(acc + bias)`."""
+    assert nest.term is not None
+    steps = [(x.target, x.value) for x in nest.epilogue if isinstance(x, l2.Assign)]
+    total = nest.acc
+    if len(steps) == 1 and steps[0][1] == Ref(total):
+        ((total, _),), steps = steps, []
+    over = ", ".join(k.namer.shown(d.name) for d in nest.red)
+    return "; ".join(
+        [
+            f"{k.namer.shown(total)} = sum over {over} of {_shown(k, nest.term)}",
+            *(f"{k.namer.shown(target)} = {_shown(k, value)}" for target, value in steps),
+        ]
+    )
+
+
+def _shown(k: Kernel, e: Expr) -> str:
+    return show(substitute(e, {n: Ref(k.namer.shown(n)) for n in refs(e)}))
 
 
 def kernels_of(
@@ -98,12 +130,12 @@ def kernels_of(
 ) -> tuple[list[list[Stmt]], Compiled]:
     """The comment, row structure and functions of each template, and their descriptors. Raises BackendError (E0903)."""
     blocks, made = list[list[Stmt]](), list[CompiledKernel]()
-    for template in program.templates:
+    for template, rows in zip(program.templates, program.tables, strict=True):
         try:
             k = open_kernel(template, dialect)
             statements = used(body(k))
             found = read(k, statements)
-            blocks.append([*heading(template), row_struct(k, found), *statements])
+            blocks.append([*heading(k, rows), row_struct(k, found), *statements])
             verify(k.function, blocks[-1], program.precision)
             made.append(compiled(k, found))
         except PrintError as e:

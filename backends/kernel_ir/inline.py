@@ -40,7 +40,7 @@ def inlined(statements: Sequence[Stmt], reads: Reads) -> list[Stmt]:
 def _bare(s: Stmt) -> Stmt:
     """A loop or a test without braces around one statement, behind which no `else` can stand."""
     match s:
-        case For(body=[Set() | Do()], style=Style.BRACES, note=""):
+        case For(body=[Set() | Do() | For()], style=Style.BRACES, note=""):
             return replace(s, style=Style.NEXT)
         case If(then=[Set() | Do() | Leave()], orelse=[] | (), style=Style.BRACES, note=""):
             return replace(s, style=Style.BESIDE)

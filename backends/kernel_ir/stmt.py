@@ -76,7 +76,8 @@ _BEFORE: Final = {
 
 
 class Style(Enum):
-    """Where a body stands: in braces, alone in the next line, or in the line of its head."""
+    """Where a body stands: in braces, without them (in the line of its head, if it is one line and no loop), or from
+    that line on."""
 
     BRACES = 1
     NEXT = 2
@@ -551,13 +552,14 @@ def _inner(x: Operand | None) -> str:
 def _headed(
     out: list[Line], head: str, body: Sequence[Stmt], style: Style, note: str, depth: int, last: str = "}"
 ) -> None:
-    if style is Style.BESIDE:
-        first, *rest = marked_lines(body, depth)
-        out += [first._replace(text=f"{head}{BODY}{first.text}"), *rest]
+    lines = marked_lines(body, depth if style is Style.BESIDE else depth + 1)
+    if style is Style.BESIDE or (style is Style.NEXT and len(lines) == 1 and not isinstance(body[0], For)):
+        first, *rest = lines
+        out += [first._replace(text=f"{head}{BODY}{first.text}", depth=depth), *rest]
         return
     opened = f"{head} {{" if head else "{"
     out.append(Line(head, depth) if style is Style.NEXT else Line(opened, depth, note=note))
-    out += marked_lines(body, depth + 1)
+    out += lines
     if style is Style.BRACES:
         out.append(Line(last, depth))
 

@@ -1,7 +1,8 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  conv1.weight: initial value (uniform)  (models/lenet5.yaml:14:7) */
+/* rows: conv1.weight, conv2.weight, dense1.weight, dense2.weight, logits.weight */
 struct k0_row {
-    real *x_; /* real [i], written */
+    real *x_; /* [i], written */
     nl_i64 n_;
     nl_u64 key_;
     alignas(8) real low_, high_;
@@ -27,8 +28,8 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
 
 /* ---- k1  batch.mask: rows that exist  (models/lenet5.yaml:25:5) */
 struct k1_row {
-    real *y_; /* real [row], written */
-    const nl_i32 *order_; /* nl_i32 [k], read */
+    real *y_; /* [row], written */
+    const nl_i32 *order_; /* [k], read */
     nl_i64 n_row_, batches_, padded_;
 };
 
@@ -70,11 +71,11 @@ extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) {
 
 /* ---- k2  batch.count: sum over n  (models/lenet5.yaml:25:5) */
 struct k2_row {
-    real *count_; /* real, written */
-    const real *mask_; /* real [n], read */
-    double *count_after_; /* double, updated */
-    real *rows_grad_; /* real [n], written */
-    real *picked_grad_; /* real [n], written */
+    real *count_; /* written */
+    const real *mask_; /* [n], read */
+    double *count_after_; /* updated */
+    real *rows_grad_; /* [n], written */
+    real *picked_grad_; /* [n], written */
     nl_i64 n_n_;
 };
 
@@ -189,9 +190,9 @@ extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_n(NL_ARGUMENTS)
 
 /* ---- k3  image: batch of data.images  (models/lenet5.yaml:10:5) */
 struct k3_row {
-    real *y_; /* real [row][f], written */
-    const nl_i32 *order_; /* nl_i32 [k], read */
-    const real *data_; /* real [example][f], read */
+    real *y_; /* [row][f], written */
+    const nl_i32 *order_; /* [k], read */
+    const real *data_; /* [example][f], read */
     nl_i64 n_f_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
@@ -245,9 +246,9 @@ extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) {
 
 /* ---- k4  label: batch of data.labels  (models/lenet5.yaml:11:5) */
 struct k4_row {
-    nl_i32 *y_; /* nl_i32 [row][f], written */
-    const nl_i32 *order_; /* nl_i32 [k], read */
-    const nl_i32 *data_; /* nl_i32 [example][f], read */
+    nl_i32 *y_; /* [row][f], written */
+    const nl_i32 *order_; /* [k], read */
+    const nl_i32 *data_; /* [example][f], read */
     nl_i64 n_f_, n_row_, batches_, padded_;
 };
 
@@ -299,8 +300,8 @@ extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) {
 
 /* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
 struct k5_row {
-    real *spread_; /* real [i][j][k][l], written */
-    const real *image_; /* real [i][k], read */
+    real *spread_; /* [i][j][k][l], written */
+    const real *image_; /* [i][k], read */
     nl_i64 n_i_, n_j_, n_k_, n_l_, spread_by_i_, spread_by_j_, spread_by_k_, image_by_i_;
 };
 
@@ -345,11 +346,12 @@ extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS
 }
 
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
+/* rows: conv1.activated, conv2.activated; acc = sum over c, r, s of x * weight; activated = relu(acc + bias) */
 struct k6_row {
-    real *activated_; /* real [n][k][oh][ow], written */
-    const real *x_; /* real [n][c][oh + r + x_from2][ow + s + x_from3], read */
-    const real *weight_; /* real [k][c][r][s], read */
-    const real *bias_; /* real [k], read */
+    real *activated_; /* [n][k][oh][ow], written */
+    const real *x_; /* [n][c][oh + r + x_from2][ow + s + x_from3], read */
+    const real *weight_; /* [k][c][r][s], read */
+    const real *bias_; /* [k], read */
     nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, activated_by_n_, activated_by_k_, activated_by_oh_, x_by_n_;
     nl_i64 x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, weight_by_k_, weight_by_c_;
     nl_i64 weight_by_r_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
@@ -419,10 +421,11 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
 }
 
 /* ---- k7  max_pool2d.y: rows over r, s  (models/lenet5.yaml:15:7) */
+/* rows: max_pool2d_1.y, max_pool2d_2.y */
 struct k7_row {
-    real *y_; /* real [n][c][oh][ow], written */
-    const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
-    real *activated_grad_first_; /* real [n][c][oh][ow], written */
+    real *y_; /* [n][c][oh][ow], written */
+    const real *x_; /* [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
+    real *activated_grad_first_; /* [n][c][oh][ow], written */
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
     nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_by_oh_;
 };
@@ -482,11 +485,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k7_rows_over_r_s(NL_ARGUMEN
 }
 
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
+/* rows: dense1.activated, dense2.activated; acc = sum over k of x * weight; activated = relu(acc + bias) */
 struct k8_row {
-    real *activated_; /* real [n][o], written */
-    const real *x_; /* real [n][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *bias_; /* real [o], read */
+    real *activated_; /* [n][o], written */
+    const real *x_; /* [n][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
@@ -530,11 +534,12 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k9  logits.biased: matmul  (models/lenet5.yaml:21:7) */
+/* acc = sum over k of x * weight; biased = acc + bias */
 struct k9_row {
-    real *biased_; /* real [n][o], written */
-    const real *x_; /* real [n][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *bias_; /* real [o], read */
+    real *biased_; /* [n][o], written */
+    const real *x_; /* [n][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
@@ -579,15 +584,15 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
 
 /* ---- k10  loss.largest: rows over o  (models/lenet5.yaml:29:10) */
 struct k10_row {
-    real *largest_; /* real [n], written */
-    const real *x_; /* real [n][o], read */
-    const nl_i32 *label_; /* nl_i32 [n], read */
-    real *total_; /* real [n], written */
-    real *picked_; /* real [n], written */
-    const real *rows_grad_; /* real [n], read */
-    real *accuracy_first_; /* real [n], written */
-    const real *picked_grad_; /* real [n], read */
-    real *biased_grad_sum_; /* real [n][o], written */
+    real *largest_; /* [n], written */
+    const real *x_; /* [n][o], read */
+    const nl_i32 *label_; /* [n], read */
+    real *total_; /* [n], written */
+    real *picked_; /* [n], written */
+    const real *rows_grad_; /* [n], read */
+    real *accuracy_first_; /* [n], written */
+    const real *picked_grad_; /* [n], read */
+    real *biased_grad_sum_; /* [n][o], written */
     nl_i64 n_n_, n_o_, x_by_n_, biased_grad_sum_by_n_;
 };
 
@@ -788,13 +793,13 @@ extern "C" __global__ void NL_BLOCK k10_rows_over_o(NL_ARGUMENTS) {
 
 /* ---- k11  loss: sum over n  (models/lenet5.yaml:29:10) */
 struct k11_row {
-    real *loss_; /* real, written */
-    const real *mask_; /* real [n], read */
-    const real *total_; /* real [n], read */
-    const real *largest_; /* real [n], read */
-    const real *picked_; /* real [n], read */
-    const real *count_; /* real, read */
-    double *loss_after_; /* double, updated */
+    real *loss_; /* written */
+    const real *mask_; /* [n], read */
+    const real *total_; /* [n], read */
+    const real *largest_; /* [n], read */
+    const real *picked_; /* [n], read */
+    const real *count_; /* read */
+    double *loss_after_; /* updated */
     nl_i64 n_n_;
 };
 
@@ -850,10 +855,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_n(NL_ARGUMENTS
 
 /* ---- k12  metric.accuracy.after: sum over n  (models/lenet5.yaml:29:10) */
 struct k12_row {
-    double *accuracy_after_; /* double, updated */
-    const real *first_; /* real [n], read */
-    const nl_i32 *label_; /* nl_i32 [n], read */
-    const real *mask_; /* real [n], read */
+    double *accuracy_after_; /* updated */
+    const real *first_; /* [n], read */
+    const nl_i32 *label_; /* [n], read */
+    const real *mask_; /* [n], read */
     nl_i64 n_n_;
 };
 
@@ -904,9 +909,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k13  dense1.bias.grad: sum over n  (models/lenet5.yaml:19:7) */
+/* rows: logits.bias.grad, dense2.bias.grad, dense1.bias.grad */
 struct k13_row {
-    real *bias_grad_; /* real [o], written */
-    const real *biased_grad_sum_; /* real [n][o], read */
+    real *bias_grad_; /* [o], written */
+    const real *biased_grad_sum_; /* [n][o], read */
     nl_i64 n_o_, n_n_, biased_grad_sum_by_n_;
 };
 
@@ -976,11 +982,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k14  conv2.biased.grad.of_windows.flat: matmul  (models/lenet5.yaml:19:7) */
+/* rows: dense2.biased.grad, dense1.biased.grad, conv2.biased.grad.of_windows.flat; acc = sum over o of biased_grad_sum
+   * weight; biased_grad = acc * (1 if activated > 0 else 0) */
 struct k14_row {
-    real *biased_grad_; /* real [n][k], written */
-    const real *biased_grad_sum_; /* real [n][o], read */
-    const real *weight_; /* real [o][k], read */
-    const real *activated_; /* real [n][k], read */
+    real *biased_grad_; /* [n][k], written */
+    const real *biased_grad_sum_; /* [n][o], read */
+    const real *weight_; /* [o][k], read */
+    const real *activated_; /* [n][k], read */
     nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, weight_by_o_, activated_by_n_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
@@ -1026,10 +1034,11 @@ NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &n
 }
 
 /* ---- k15  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
+/* rows: logits.weight.grad, dense2.weight.grad, dense1.weight.grad; weight_grad = sum over n of biased_grad_sum * x */
 struct k15_row {
-    real *weight_grad_; /* real [o][k], written */
-    const real *biased_grad_sum_; /* real [n][o], read */
-    const real *x_; /* real [n][k], read */
+    real *weight_grad_; /* [o][k], written */
+    const real *biased_grad_sum_; /* [n][o], read */
+    const real *x_; /* [n][k], read */
     nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_, s_depth_;
 };
 
@@ -1072,9 +1081,10 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
 }
 
 /* ---- k16  conv1.bias.grad: sum over n, i2, i3  (models/lenet5.yaml:14:7) */
+/* rows: conv2.bias.grad, conv1.bias.grad */
 struct k16_row {
-    real *bias_grad_; /* real [c], written */
-    const real *biased_grad_of_windows_; /* real [c][n][i], read */
+    real *bias_grad_; /* [c], written */
+    const real *biased_grad_of_windows_; /* [c][n][i], read */
     nl_i64 n_c_, n_n_, n_i_, biased_grad_of_windows_by_c_, biased_grad_of_windows_by_n_;
 };
 
@@ -1135,12 +1145,13 @@ extern "C" __global__ void NL_BLOCK k16_sum_over_n_i2_i3(NL_ARGUMENTS) {
 }
 
 /* ---- k17  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
+/* acc = sum over k, r, s of biased_grad * weight; biased_grad_of_windows = acc * (1 if x > 0 else 0) */
 struct k17_row {
-    real *biased_grad_of_windows_; /* real [n][c][i2][i3], written */
-    const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
-    const real *weight_; /* real [c][k][r][s], read */
-    const real *x_; /* real [n][c][i2][i3], read */
-    const real *places_; /* real [], read */
+    real *biased_grad_of_windows_; /* [n][c][i2][i3], written */
+    const real *biased_grad_; /* [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
+    const real *weight_; /* [c][k][r][s], read */
+    const real *x_; /* [n][c][i2][i3], read */
+    const real *places_; /* [], read */
     nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, biased_grad_of_windows_by_n_, biased_grad_of_windows_by_c_;
     nl_i64 biased_grad_of_windows_by_i2_, biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_;
     nl_i64 biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, weight_by_c_;
@@ -1219,11 +1230,12 @@ NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_st
 }
 
 /* ---- k18  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
+/* rows: conv2.weight.grad, conv1.weight.grad; weight_grad = sum over n, oh, ow of biased_grad * x */
 struct k18_row {
-    real *weight_grad_; /* real [k][c][r][s], written */
-    const real *biased_grad_; /* real [k][n][oh][ow], read */
-    const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
-    const real *places_; /* real [], read */
+    real *weight_grad_; /* [k][c][r][s], written */
+    const real *biased_grad_; /* [k][n][oh][ow], read */
+    const real *x_; /* [c][n][oh + r + x_from2][ow + s + x_from3], read */
+    const real *places_; /* [], read */
     nl_i64 n_k_, n_c_, n_r_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
     nl_i64 biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_, x_by_n_, x_stride2_, x_from2_;
     nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
@@ -1272,11 +1284,12 @@ NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, con
 }
 
 /* ---- k19  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
+/* rows: conv1.weight, conv1.bias, conv2.weight, conv2.bias, dense1.weight, dense1.bias, dense2.weight, ... */
 struct k19_row {
-    real *param_; /* real [i], updated */
-    const real *gradient_; /* real [i], read */
-    real *m_; /* real [i], updated */
-    real *v_; /* real [i], updated */
+    real *param_; /* [i], updated */
+    const real *gradient_; /* [i], read */
+    real *m_; /* [i], updated */
+    real *v_; /* [i], updated */
     nl_i64 n_;
     alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
@@ -1350,9 +1363,9 @@ extern "C" __global__ void __launch_bounds__(256, 3) k19_optimizer_update(NL_ARG
 
 /* ---- k20  batch.count: sum over n  (models/lenet5.yaml:25:5) */
 struct k20_row {
-    real *count_; /* real, written */
-    const real *mask_; /* real [n], read */
-    double *count_after_; /* double, updated */
+    real *count_; /* written */
+    const real *mask_; /* [n], read */
+    double *count_after_; /* updated */
     nl_i64 n_n_;
 };
 
@@ -1402,9 +1415,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k21  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
+/* rows: max_pool2d_1.y, max_pool2d_2.y */
 struct k21_row {
-    real *y_; /* real [n][c][oh][ow], written */
-    const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
+    real *y_; /* [n][c][oh][ow], written */
+    const real *x_; /* [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
 };
 
@@ -1457,12 +1471,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k21_maximum_over_r_s(NL_ARG
 
 /* ---- k22  loss.largest: rows over o  (models/lenet5.yaml:29:10) */
 struct k22_row {
-    real *largest_; /* real [n], written */
-    const real *x_; /* real [n][o], read */
-    const nl_i32 *label_; /* nl_i32 [n], read */
-    real *total_; /* real [n], written */
-    real *picked_; /* real [n], written */
-    real *accuracy_first_; /* real [n], written */
+    real *largest_; /* [n], written */
+    const real *x_; /* [n][o], read */
+    const nl_i32 *label_; /* [n], read */
+    real *total_; /* [n], written */
+    real *picked_; /* [n], written */
+    real *accuracy_first_; /* [n], written */
     nl_i64 n_n_, n_o_, x_by_n_;
 };
 

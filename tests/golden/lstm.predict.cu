@@ -1,7 +1,8 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  lstm_1.input.weight: initial value (uniform)  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.input.weight, lstm_1.forget.weight, lstm_1.cell.weight, lstm_1.output.weight, ... */
 struct k0_row {
-    real *x_; /* real [i], written */
+    real *x_; /* [i], written */
     nl_i64 n_;
     nl_u64 key_;
     alignas(8) real low_, high_;
@@ -27,9 +28,9 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
 
 /* ---- k1  lstm.rows: batch of data.image  (models/lstm.yaml:11:5) */
 struct k1_row {
-    real *y_; /* real [row][t][f], written */
-    const nl_i32 *order_; /* nl_i32 [k], read */
-    const real *data_; /* real [example][t][f], read */
+    real *y_; /* [row][t][f], written */
+    const nl_i32 *order_; /* [k], read */
+    const real *data_; /* [example][t][f], read */
     nl_i64 n_f_, n_t_, by_t_, by_example_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
@@ -87,11 +88,13 @@ extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) {
 }
 
 /* ---- k2  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.input.biased, lstm_1.forget.biased, lstm_1.cell.biased, lstm_1.output.biased, ...; acc = sum over k of
+   rows * input_weight; input_biased = acc + input_bias */
 struct k2_row {
-    real *input_biased_; /* real [n][o], written */
-    const real *rows_; /* real [n][k], read */
-    const real *input_weight_; /* real [o][k], read */
-    const real *input_bias_; /* real [o], read */
+    real *input_biased_; /* [n][o], written */
+    const real *rows_; /* [n][k], read */
+    const real *input_weight_; /* [o][k], read */
+    const real *input_bias_; /* [o], read */
     nl_i64 n_n_, n_o_, n_k_, input_biased_by_n_, rows_by_n_, input_weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
@@ -135,8 +138,9 @@ NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k3  lstm.at.h.before.start: elementwise  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.at.h.before.start, lstm_1.at.memory.before.start, lstm_1.backward.at.h.before.start, ... */
 struct k3_row {
-    real *h_before_start_; /* real [i], written */
+    real *h_before_start_; /* [i], written */
     nl_i64 n_i_;
 };
 
@@ -174,10 +178,12 @@ extern "C" __global__ void __launch_bounds__(256, 3) k3_elementwise(NL_ARGUMENTS
 }
 
 /* ---- k4  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.at.input.carried, lstm_1.at.forget.carried, lstm_1.backward.at.input.carried, ...; input_carried = sum
+   over k of h_before * input_recurrent */
 struct k4_row {
-    real *input_carried_; /* real [n][o], written */
-    const real *h_before_; /* real [n][k], read */
-    const real *input_recurrent_; /* real [o][k], read */
+    real *input_carried_; /* [n][o], written */
+    const real *h_before_; /* [n][k], read */
+    const real *input_recurrent_; /* [o][k], read */
     nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, h_before_by_n_, input_recurrent_by_o_, s_tile_, s_splits_;
     nl_i64 s_depth_;
 };
@@ -221,16 +227,19 @@ NL_PART void k4_matmul_store(const k4_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k5  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.at.memory, lstm_1.backward.at.memory; acc = sum over k of h_before * cell_recurrent; memory =
+   sigmoid(forget_carried + forget_given) * memory_before + sigmoid(input_carried + input_given) * tanh(acc +
+   cell_given) */
 struct k5_row {
-    real *memory_; /* real [n][o], written */
-    const real *h_before_; /* real [n][k], read */
-    const real *cell_recurrent_; /* real [o][k], read */
-    const real *memory_before_; /* real [n][o], read */
-    const real *forget_carried_; /* real [n][o], read */
-    const real *forget_given_; /* real [n][o], read */
-    const real *input_carried_; /* real [n][o], read */
-    const real *input_given_; /* real [n][o], read */
-    const real *cell_given_; /* real [n][o], read */
+    real *memory_; /* [n][o], written */
+    const real *h_before_; /* [n][k], read */
+    const real *cell_recurrent_; /* [o][k], read */
+    const real *memory_before_; /* [n][o], read */
+    const real *forget_carried_; /* [n][o], read */
+    const real *forget_given_; /* [n][o], read */
+    const real *input_carried_; /* [n][o], read */
+    const real *input_given_; /* [n][o], read */
+    const real *cell_given_; /* [n][o], read */
     nl_i64 n_n_, n_o_, n_k_, memory_by_n_, h_before_by_n_, cell_recurrent_by_o_, memory_before_by_n_;
     nl_i64 forget_carried_by_n_, forget_given_by_n_, input_carried_by_n_, input_given_by_n_, cell_given_by_n_;
     nl_i64 s_tile_, s_splits_, s_depth_;
@@ -291,12 +300,14 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k6  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
+/* rows: lstm_1.at.h, lstm_1.backward.at.h; acc = sum over k of h_before * output_recurrent; h = sigmoid(acc +
+   output_given) * tanh(memory) */
 struct k6_row {
-    real *h_; /* real [n][o], written */
-    const real *h_before_; /* real [n][k], read */
-    const real *output_recurrent_; /* real [o][k], read */
-    const real *memory_; /* real [n][o], read */
-    const real *output_given_; /* real [n][o], read */
+    real *h_; /* [n][o], written */
+    const real *h_before_; /* [n][k], read */
+    const real *output_recurrent_; /* [o][k], read */
+    const real *memory_; /* [n][o], read */
+    const real *output_given_; /* [n][o], read */
     nl_i64 n_n_, n_o_, n_k_, h_by_n_, h_before_by_n_, output_recurrent_by_o_, memory_by_n_, output_given_by_n_;
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
@@ -346,9 +357,9 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
 
 /* ---- k7  lstm.ways: moved  (models/lstm.yaml:15:7) */
 struct k7_row {
-    real *ways_; /* real [n][k], written */
-    const real *last_; /* real [n][k + last_from1], read */
-    const real *backward_last_; /* real [n][k + backward_last_from1], read */
+    real *ways_; /* [n][k], written */
+    const real *last_; /* [n][k + last_from1], read */
+    const real *backward_last_; /* [n][k + backward_last_from1], read */
     nl_i64 n_n_, n_k_, ways_by_n_, last_by_n_, last_from1_, last_extent1_, backward_last_by_n_;
     nl_i64 backward_last_from1_, backward_last_extent1_;
 };

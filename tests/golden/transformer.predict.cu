@@ -1,7 +1,8 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  dense_1.weight: initial value (uniform)  (models/transformer.yaml:19:7) */
+/* rows: dense_1.weight, seen_1.query.weight, seen_1.key.weight, seen_1.value.weight, seen_1.out.weight, ... */
 struct k0_row {
-    real *x_; /* real [i], written */
+    real *x_; /* [i], written */
     nl_i64 n_;
     nl_u64 key_;
     alignas(8) real low_, high_;
@@ -27,7 +28,7 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
 
 /* ---- k1  positions_1.weight: initial value (normal)  (models/transformer.yaml:20:7) */
 struct k1_row {
-    real *x_; /* real [i], written */
+    real *x_; /* [i], written */
     nl_i64 n_;
     nl_u64 key_;
     alignas(8) real mean_, std_;
@@ -52,8 +53,9 @@ extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) {
 }
 
 /* ---- k2  layer_norm_1.weight: initial value (constant)  (models/transformer.yaml:25:13) */
+/* rows: layer_norm_1.weight, layer_norm_2.weight, layer_norm_3.weight, layer_norm_4.weight, ... */
 struct k2_row {
-    real *x_; /* real [i], written */
+    real *x_; /* [i], written */
     nl_i64 n_;
     alignas(8) real value_;
 };
@@ -94,9 +96,9 @@ extern "C" __global__ void __launch_bounds__(256, 3) k2_initial_value(NL_ARGUMEN
 
 /* ---- k3  image: batch of data.image  (models/transformer.yaml:15:5) */
 struct k3_row {
-    real *y_; /* real [row][f], written */
-    const nl_i32 *order_; /* nl_i32 [k], read */
-    const real *data_; /* real [example][f], read */
+    real *y_; /* [row][f], written */
+    const nl_i32 *order_; /* [k], read */
+    const real *data_; /* [example][f], read */
     nl_i64 n_f_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
@@ -149,12 +151,13 @@ extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) {
 }
 
 /* ---- k4  positions.y: implicit gemm  (models/transformer.yaml:19:7) */
+/* acc = sum over k of x * weight; y = acc + bias + weight */
 struct k4_row {
-    real *y_; /* real [n][t][o], written */
-    const real *x_; /* real [n][t][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *weight_2_; /* real [t][o], read */
-    const real *bias_; /* real [o], read */
+    real *y_; /* [n][t][o], written */
+    const real *x_; /* [n][t][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *weight_2_; /* [t][o], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_t_, n_o_, n_k_, y_by_n_, y_by_t_, x_by_n_, x_by_t_, weight_by_o_, weight_by_t_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
@@ -211,11 +214,12 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k5  layer_norm.scaled: rows over k  (models/transformer.yaml:25:13) */
+/* rows: layer_norm_1.scaled, layer_norm_2.scaled, layer_norm_3.scaled, layer_norm_4.scaled */
 struct k5_row {
-    real *scaled_; /* real [i][k], written */
-    const real *x_; /* real [i][k], read */
-    const real *weight_; /* real [k], read */
-    const real *bias_; /* real [k], read */
+    real *scaled_; /* [i][k], written */
+    const real *x_; /* [i][k], read */
+    const real *weight_; /* [k], read */
+    const real *bias_; /* [k], read */
     nl_i64 n_i_, n_k_, scaled_by_i_, x_by_i_;
     alignas(8) real share_, epsilon_;
 };
@@ -371,11 +375,13 @@ extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_k(NL_ARGUMENTS
 }
 
 /* ---- k6  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
+/* rows: seen_1.query.biased, seen_1.key.biased, seen_1.value.biased, seen_2.query.biased, ...; acc = sum over k of x *
+   query_weight; query_biased = acc + query_bias */
 struct k6_row {
-    real *query_biased_; /* real [n][t][o], written */
-    const real *x_; /* real [n][t][k], read */
-    const real *query_weight_; /* real [o][k], read */
-    const real *query_bias_; /* real [o], read */
+    real *query_biased_; /* [n][t][o], written */
+    const real *x_; /* [n][t][k], read */
+    const real *query_weight_; /* [o][k], read */
+    const real *query_bias_; /* [o], read */
     nl_i64 n_n_, n_t_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t_, x_by_n_, x_by_t_, query_weight_by_o_;
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
@@ -431,10 +437,11 @@ NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k7  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
+/* rows: seen_1.scaled, seen_2.scaled; acc = sum over e of query_heads * key_heads; scaled = acc * scale */
 struct k7_row {
-    real *scaled_; /* real [n][h][t][s], written */
-    const real *query_heads_; /* real [n][h][t][e], read */
-    const real *key_heads_; /* real [n][h][s][e], read */
+    real *scaled_; /* [n][h][t][s], written */
+    const real *query_heads_; /* [n][h][t][e], read */
+    const real *key_heads_; /* [n][h][s][e], read */
     nl_i64 n_h_, n_t_, n_s_, n_e_, scaled_by_n_, scaled_by_h_, scaled_by_t_, query_heads_by_n_, query_heads_by_h_;
     nl_i64 query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_, s_tile_, s_splits_, s_depth_;
     alignas(8) real scale_;
@@ -500,9 +507,10 @@ NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k8  seen.softmax.power: maximum over s  (models/transformer.yaml:26:13) */
+/* rows: seen_1.softmax.power, seen_2.softmax.power */
 struct k8_row {
-    real *softmax_power_; /* real [i][s], written */
-    const real *scaled_; /* real [i][s], read */
+    real *softmax_power_; /* [i][s], written */
+    const real *scaled_; /* [i][s], read */
     nl_i64 n_i_, n_s_, softmax_power_by_i_, scaled_by_i_;
 };
 
@@ -603,9 +611,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_s(NL_ARGUME
 }
 
 /* ---- k9  seen.softmax.y: sum over s  (models/transformer.yaml:26:13) */
+/* rows: seen_1.softmax.y, seen_2.softmax.y */
 struct k9_row {
-    real *softmax_y_; /* real [i][s], written */
-    const real *softmax_power_; /* real [i][s], read */
+    real *softmax_y_; /* [i][s], written */
+    const real *softmax_power_; /* [i][s], read */
     nl_i64 n_i_, n_s_, softmax_y_by_i_, softmax_power_by_i_;
 };
 
@@ -706,10 +715,11 @@ extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_s(NL_ARGUMENTS)
 }
 
 /* ---- k10  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
+/* rows: seen_1.context, seen_2.context; context = sum over s of softmax_y * value_heads */
 struct k10_row {
-    real *context_; /* real [n][t][h][e], written */
-    const real *softmax_y_; /* real [n][t][h][s], read */
-    const real *value_heads_; /* real [n][h][s][e], read */
+    real *context_; /* [n][t][h][e], written */
+    const real *softmax_y_; /* [n][t][h][s], read */
+    const real *value_heads_; /* [n][h][s][e], read */
     nl_i64 n_t_, n_h_, n_e_, n_s_, context_by_n_, context_by_t_, context_by_h_, softmax_y_by_n_, softmax_y_by_t_;
     nl_i64 softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_, s_tile_, s_splits_, s_depth_;
 };
@@ -773,12 +783,13 @@ NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_
 }
 
 /* ---- k11  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
+/* rows: mixed_1.y, y_1.y, mixed_2.y, y_2.y; acc = sum over k of x * weight; y = x + (acc + bias) */
 struct k11_row {
-    real *y_; /* real [n][t][o], written */
-    const real *x_; /* real [n][t][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *x_2_; /* real [n][t][o], read */
-    const real *bias_; /* real [o], read */
+    real *y_; /* [n][t][o], written */
+    const real *x_; /* [n][t][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *x_2_; /* [n][t][o], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_t_, n_o_, n_k_, y_by_n_, y_by_t_, x_by_n_, x_by_t_, weight_by_o_, x_by_n_2_, x_by_t_2_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
@@ -835,11 +846,13 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
 }
 
 /* ---- k12  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
+/* rows: dense_2.activated, dense_3.activated; acc = sum over k of x * weight; activated = 0.5 * (acc + bias) * (1.0 +
+   erf((acc + bias) * 0.7071067811865476)) */
 struct k12_row {
-    real *activated_; /* real [n][t][o], written */
-    const real *x_; /* real [n][t][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *bias_; /* real [o], read */
+    real *activated_; /* [n][t][o], written */
+    const real *x_; /* [n][t][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_t_, n_o_, n_k_, activated_by_n_, activated_by_t_, x_by_n_, x_by_t_, weight_by_o_, s_tile_;
     nl_i64 s_splits_, s_depth_;
 };
@@ -898,9 +911,9 @@ NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_
 
 /* ---- k13  layer_norm.mean: rows over o  (models/transformer.yaml:32:7) */
 struct k13_row {
-    real *mean_; /* real [i], written */
-    const real *x_; /* real [i][o], read */
-    real *inverse_; /* real [i], written */
+    real *mean_; /* [i], written */
+    const real *x_; /* [i][o], read */
+    real *inverse_; /* [i], written */
     nl_i64 n_i_, n_o_, x_by_i_;
     alignas(8) real share_, epsilon_;
 };
@@ -1003,12 +1016,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_o(NL_ARGUMENT
 
 /* ---- k14  global_avg_pool.y: sum over t  (models/transformer.yaml:34:7) */
 struct k14_row {
-    real *y_; /* real [n][k], written */
-    const real *weight_; /* real [k], read */
-    const real *bias_; /* real [k], read */
-    const real *x_; /* real [n][t][k], read */
-    const real *mean_; /* real [n][t], read */
-    const real *inverse_; /* real [n][t], read */
+    real *y_; /* [n][k], written */
+    const real *weight_; /* [k], read */
+    const real *bias_; /* [k], read */
+    const real *x_; /* [n][t][k], read */
+    const real *mean_; /* [n][t], read */
+    const real *inverse_; /* [n][t], read */
     nl_i64 n_n_, n_k_, n_t_, y_by_n_, x_by_n_, x_by_t_, mean_by_n_, inverse_by_n_;
     alignas(8) real share_;
 };
@@ -1109,11 +1122,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_t(NL_ARGUMENTS
 }
 
 /* ---- k15  logits.biased: matmul  (models/transformer.yaml:35:7) */
+/* acc = sum over k of x * weight; biased = acc + bias */
 struct k15_row {
-    real *biased_; /* real [n][o], written */
-    const real *x_; /* real [n][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *bias_; /* real [o], read */
+    real *biased_; /* [n][o], written */
+    const real *x_; /* [n][k], read */
+    const real *weight_; /* [o][k], read */
+    const real *bias_; /* [o], read */
     nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 

@@ -59,6 +59,25 @@ def test_formulas_of_the_user_stand_above_their_lines() -> None:
     assert re.search(r"/\* cuba.yaml:\d+  when: v > v_thresh \*/\n *int spiked_ =", text)
 
 
+def test_a_kernel_names_its_rows_and_what_it_sums(lenet5: str) -> None:
+    heads = re.findall(r"^/\* ---- k\d+  (\S+): .*\n/\* (.*) \*/$", lenet5 + emitted("cuba"), re.MULTILINE)
+    told = dict(heads)
+    assert told["exc"] == "rows: exc, inh"
+    rows, total, result = told["conv1.activated"].split("; ")
+    assert rows == "rows: conv1.activated, conv2.activated"
+    assert (total, result) == ("acc = sum over c, r, s of x * weight", "activated = relu(acc + bias)")
+    assert told["max_pool2d.y.grad"] == "y_grad = sum over k, r, s of biased_grad * weight"
+    assert "rows" not in told["logits.biased"]
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_lists_and_rows_of_synapses_have_axes(target: str) -> None:
+    text = emitted("stdp", target)
+    assert re.search(r"spikes_; /\* (nl_i32 )?\[slot\]\[event\], read \*/", text)
+    assert re.search(r"buffer_; /\* (nl_i32 )?\[event\]\[2\], updated \*/", text)
+    assert "[]" not in text[text.index("/* ==== kernels") :]
+
+
 @pytest.mark.parametrize(
     ("target", "names"),
     [

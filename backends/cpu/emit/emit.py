@@ -41,7 +41,7 @@ block between `{% set helpers %}` and `{% endset %}` is put at file scope before
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, of_row
@@ -71,7 +71,6 @@ from backends.kernel_ir.stmt import (
     Leave,
     Set,
     Stmt,
-    Style,
     Text,
     names_of,
     text_of,
@@ -251,10 +250,7 @@ class ContractNames(NestBuilder):
     ) -> Code:
         """A loop over `var` with the epilogue at each of its points, as statements."""
         loop = For(code(var), _given(first), _given(end), self.ended(acc, self._body(dims)), kind=Kind[kind])
-        *rows, last = brief(self.k, [loop])
-        if isinstance(last, For) and last.style is Style.NEXT:
-            last = replace(last, style=Style.BESIDE)
-        return text_of([*rows, last], depth)
+        return text_of(brief(self.k, [loop]), depth)
 
 
 def _given(x: Operand) -> Code:

@@ -18,7 +18,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Symbol
 from backends.c_family.point_nest import rewritten
 from backends.kernel_ir.expr import call, cast, code, form, name
-from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Call, Expr, Num, Ref, calls
 from compiler.expr.functions import COUNTS
@@ -109,7 +109,7 @@ def drawn_in_rows(
             Let("nl_i64", start, low / 4 * 4),
             Do(call("nl_words", made, key, start, high, form("(nl_u64){}", step), code(f"{draw}u"))),
             Let(k.dialect.real, held[SYNAPSES]),
-            For(t, 0, many, [draw_one], kind=Kind.LANES, style=Style.BESIDE),
+            For(t, 0, many, [draw_one], kind=Kind.LANES),
         ]
         return held, held[t]
 

@@ -24,7 +24,7 @@ from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.lanes import in_lanes, placed
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, cond, every, form, total
-from backends.kernel_ir.stmt import For, If, Kind, Let, Stmt, Style, rewritten
+from backends.kernel_ir.stmt import For, If, Kind, Let, Stmt, rewritten
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Ref
 
@@ -112,8 +112,8 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in built.totals]
 
     held = [replace(x, at=sums) for x, sums, _ in totals]
-    over = For(column, first, end, (), style=Style.BESIDE)
-    each = replace(over, kind=Kind.POINTS, style=Style.NEXT)
+    over = For(column, first, end, ())
+    each = replace(over, kind=Kind.POINTS)
     declared, blocks = p.apart(held, COLUMNS, column - first, over, each, zeros=False)
     inner = p.over_terms(_terms(p, built.at([x.at for x in blocks.totals]).term, first, end), blocks)
     own = [Let(kind, x.at, sums[column - first], const=False) for x, sums, kind in totals]

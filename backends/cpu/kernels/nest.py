@@ -31,8 +31,8 @@ from backends.c_family.point_nest import (
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.cpu.kernels.over_lanes import over_lanes
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, total
-from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
-from backends.kernel_ir.tree import Code, Index, Number, Place, nodes
+from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt
+from backends.kernel_ir.tree import Code, Number, Place
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -148,11 +148,11 @@ class NestPrinter(NestBuilder):
 
     # ---------------------------------------------------------------------------------------- loops
 
-    def over(self, dim: l2.Dim, body: Sequence[Stmt], kind: Kind = Kind.SERIAL, style: Style = Style.BRACES) -> For:
-        return For(self.vars[dim.name], 0, self.k.extent(dim.extent), body, kind=kind, style=style)
+    def over(self, dim: l2.Dim, body: Sequence[Stmt], kind: Kind = Kind.SERIAL) -> For:
+        return For(self.vars[dim.name], 0, self.k.extent(dim.extent), body, kind=kind)
 
     def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
-        return [self.over(dim, inner, _KINDS[dim.kind], Style.NEXT if _one_statement(inner) else Style.BRACES)]
+        return [self.over(dim, inner, _KINDS[dim.kind])]
 
     def lines(self) -> list[Stmt]:
         n, lane = self.nest, self.lane
@@ -202,7 +202,7 @@ class NestPrinter(NestBuilder):
                 j = namer.fresh("j")
                 head.append(Let("nl_i32", wide[at][CHUNK], aligned=VECTOR))
                 store = Set(fired[j], form("(nl_u8){}", wide[at][j]))
-                tail.append(For(j, 0, end - base, [store], style=Style.BESIDE))
+                tail.append(For(j, 0, end - base, [store]))
             place = self.k.pointers[s.list] + slot * extent
             tail.append(Set(events, call("nl_append", place, events, fired, base, end)))
             last.append(Set(self.k.pointers[s.count][slot], events))
@@ -253,8 +253,7 @@ class NestPrinter(NestBuilder):
         held = [replace(x, at=k.namer.fresh("part")) for x in sums.totals]
         v, extent, whole = self.vars[last.name], k.extent(last.extent), last.extent == parts
         at, first = v if whole else k.namer.fresh("u"), k.namer.fresh("first")
-        fill = For(at, 0, parts, (), type="int", style=Style.BESIDE)
-        carried = For(at, 0, parts, (), kind=Kind.KEPT, style=Style.NEXT)
+        fill, carried = For(at, 0, parts, (), type="int"), For(at, 0, parts, (), kind=Kind.KEPT)
         lines, blocks = self.apart(held, parts, at, fill, carried, parts)
         term = sums.at([x.at for x in blocks.totals]).term
 
@@ -266,7 +265,7 @@ class NestPrinter(NestBuilder):
         begin, end = (k.namer.fresh("begin"), k.namer.fresh("end")) if cut else (code(0), extent)
         inner: list[Stmt] = [run(code(parts))]
         if not whole:
-            rounds = For(first, None, None, inner, parts, style=Style.NEXT, test=first + parts <= end)
+            rounds = For(first, None, None, inner, parts, test=first + parts <= end)
             inner = [Let("nl_i64", first, begin, const=False), rounds]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
             inner.append(self.masked_rest(sums.totals, term, at, first, end, parts) or run(end - first))
@@ -274,12 +273,11 @@ class NestPrinter(NestBuilder):
             inner = [self.block(begin, end, extent, inner, blocks)]
         inner = self.over_terms(inner, blocks, self.red[:-1])
         half = k.namer.fresh("half")
-        style = Style.NEXT if len(held) == 1 else Style.BRACES
         joined = [replace(fill, end=half, body=[self.combined(x.at[at], x.at[at + half], x.type)]) for x in held]
         return sums.at([x.at[0] for x in held]), [
             *lines,
             *inner,
-            For(half, parts // 2, None, joined, 2, "int", test=half > 0, op="/=", style=style),
+            For(half, parts // 2, None, joined, 2, "int", test=half > 0, op="/="),
         ]
 
     def masked_rest(
@@ -314,17 +312,8 @@ class NestPrinter(NestBuilder):
             return section(x.start)
         (sums,) = x.sums
 
-        fill = self.over(lane, (), Kind.KEPT, Style.BESIDE)
-        lines, blocks = self.apart(sums.totals, many, at, fill, self.over(lane, (), Kind.LANE, Style.NEXT))
+        lines, blocks = self.apart(
+            sums.totals, many, at, self.over(lane, (), Kind.KEPT), self.over(lane, (), Kind.LANE)
+        )
         term = section(sums.at([x.at for x in blocks.totals]).term, self.nest.fill)
         return [*lines, *self.over_terms(term, blocks), *section(sums.at([x.at[at] for x in sums.totals]).after)]
-
-
-def _one_statement(statements: Sequence[Stmt]) -> bool:
-    """Whether this is one loop or one store to an element, which needs no braces around it."""
-    if len(statements) != 1:
-        return False
-    (only,) = statements
-    if isinstance(only, Set):
-        return any(isinstance(x, Index) for x in nodes(only.target))
-    return isinstance(only, For) and only.style is not Style.BESIDE

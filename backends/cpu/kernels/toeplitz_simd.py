@@ -23,7 +23,7 @@ from backends.c_family.cprint import C_TYPES, STEP, Body, Element, Symbol
 from backends.c_family.synapse_walk import place, reached
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.kernel_ir.expr import call, code, cond, form, name
-from backends.kernel_ir.stmt import For, Let, Set, Stmt, Style
+from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 
@@ -140,10 +140,10 @@ def _kinds(k: Kernel, f: l2.ArrayFormal, b: _Block, start: Code, kinds: Code, ki
     held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
     far = k.pointers[f.name][form("({} + {}) * {} + {}", b.o, b.lane, kinds, b.q)]
     store = Set(held[b.q * LANES + b.lane], cond(b.lane < b.lanes, far, 0))
-    lanes = For(b.lane, 0, LANES, [store], style=Style.NEXT)
+    lanes = For(b.lane, 0, LANES, [store])
     declared = Let(f"{t} *const", held, form(f"({t} *)(ctx->scratch + {{}} * {_SLOT})", start), False)
     inside = Let(f"{t} *restrict const", of, held + kind)
-    copied = For(b.q, 0, kinds, [lanes], style=Style.NEXT)
+    copied = For(b.q, 0, kinds, [lanes])
     return _Held((declared,), (copied,), (), inside, Element(of[b.lane], f.dtype, f.mode))
 
 
@@ -195,5 +195,5 @@ def _copy(b: _Block, plane: Code, statement: Stmt) -> tuple[Stmt, ...]:
     """One element of every position and lane, in squares that stay in the cache."""
     near = name(f"{b.q}_0")
     end = form("{} + 16 && {} < {}", near, b.q, plane)
-    inner = For(b.lane, 0, b.lanes, [For(b.q, near, end, [statement], style=Style.NEXT)], style=Style.NEXT)
-    return (For(near, 0, plane, [inner], 16, style=Style.NEXT),)
+    inner = For(b.lane, 0, b.lanes, [For(b.q, near, end, [statement])])
+    return (For(near, 0, plane, [inner], 16),)

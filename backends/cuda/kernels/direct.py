@@ -34,7 +34,7 @@ from backends.cuda.kernels.stores import (
     unrolled,
 )
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, name
-from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, when
+from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, constants, when
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
@@ -309,7 +309,7 @@ class _Printer:
             Let("nl_i64", o, "nl_own.o", const=False),
             first,
             For(o, None, None, several, "4 * nl_own.by_o", kind=Kind.ONCE, test=four),
-            For(o, None, all_outs, one, "nl_own.by_o", kind=Kind.ONCE, style=Style.BESIDE, then=[_FAR]),
+            For(o, None, all_outs, one, "nl_own.by_o", kind=Kind.ONCE, then=[_FAR]),
         ]
 
     def grouped(self) -> tuple[dict[str, Operand], Sequence[Stmt]]:

@@ -17,7 +17,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nests.lines import besides, even, held, many_of
 from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, member, name
-from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, Style, constants, moved, when
+from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, constants, moved, when
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 
@@ -56,9 +56,7 @@ def loaded(nest: NestPrinter) -> dict[str, Let]:
 
 def unrolled(var: str, many: int, body: Sequence[Stmt], then: Sequence[Set] = ()) -> For:
     """A loop over what a thread has in registers."""
-    alone = len(body) == 1 and not isinstance(body[0], For)
-    style = Style.NEXT if alone else Style.BRACES
-    return For(name(var), 0, many, body, type="int", kind=Kind.UNROLLED, style=style, then=then)
+    return For(name(var), 0, many, body, type="int", kind=Kind.UNROLLED, then=then)
 
 
 def fields(loads: Mapping[str, Let]) -> list[Let]:

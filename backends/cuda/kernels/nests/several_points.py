@@ -85,7 +85,7 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
         *(_functions(index, loaded, rest) if loaded else [ir.Closure("nl_work", [Let("nl_i64", index)], rest)]),
         Let("nl_i64", a, begin, const=False),
         For(a, None, None, [*(loads if loaded else []), work], fours, kind=Kind.ONCE, test=four),
-        For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE, style=ir.Style.BESIDE),
+        For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE),
     ]
 
 
