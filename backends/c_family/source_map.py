@@ -8,10 +8,8 @@ Does not: render skeletons.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, read, row_struct
@@ -89,20 +87,13 @@ _QUOTED = 160
 """Characters of a formula that is quoted."""
 
 
-def heading(k: Kernel, rows: l2.Rows) -> list[Stmt]:
-    """The comments that name a kernel, its place in the model and its rows, and say what a contraction sums."""
-    template, names, more = k.template, dict.fromkeys(islice(rows.paths, _NAMED)), list[str]()
+def heading(k: Kernel) -> list[Stmt]:
+    """The comments that name a kernel and its place in the model, and say what a contraction sums."""
+    template = k.template
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
-    if len(names) > 1:
-        more.append(f"rows: {textwrap.shorten(', '.join(names), _NAMED, placeholder=' ...')}")
-    if isinstance(template.body, l2.Contract):
-        more.append(_formula(k, template.body.nest))
     title = Remark(f"---- k{template.index}  {comment(f'{template.name}{where}')}")
-    return [title, Remark(comment("; ".join(more)))] if more else [title]
-
-
-_NAMED = 100
-"""Characters of names of rows."""
+    body = template.body
+    return [title, Remark(comment(_formula(k, body.nest)))] if isinstance(body, l2.Contract) else [title]
 
 
 def _formula(k: Kernel, nest: l2.Nest) -> str:
@@ -130,12 +121,12 @@ def kernels_of(
 ) -> tuple[list[list[Stmt]], Compiled]:
     """The comment, row structure and functions of each template, and their descriptors. Raises BackendError (E0903)."""
     blocks, made = list[list[Stmt]](), list[CompiledKernel]()
-    for template, rows in zip(program.templates, program.tables, strict=True):
+    for template in program.templates:
         try:
             k = open_kernel(template, dialect)
             statements = used(body(k))
             found = read(k, statements)
-            blocks.append([*heading(k, rows), row_struct(k, found), *statements])
+            blocks.append([*heading(k), row_struct(k, found), *statements])
             verify(k.function, blocks[-1], program.precision)
             made.append(compiled(k, found))
         except PrintError as e:

@@ -245,7 +245,6 @@ NL_FN nl_i64 nl_outcome(const nl_u32 *table, nl_u32 word) {
 
 /* ==== kernels ==================================================================================== */
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
-/* rows: exc.v, inh.v */
 struct k0_row {
     real *x_; /* [i], mV, written */
     nl_i64 n_;
@@ -272,7 +271,6 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) {
 }
 
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
-/* rows: exc, inh */
 struct k1_row {
     real *v_; /* [i], mV, updated */
     real *ge_; /* [i], mV, updated */
@@ -363,7 +361,6 @@ extern "C" __global__ void NL_BLOCK k1_neuron_update(NL_ARGUMENTS) {
 }
 
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
-/* rows: exc, inh */
 struct k2_row {
     const nl_i32 *list_; /* [slot][event], read */
     const nl_i32 *count_; /* [slot], read */
@@ -401,7 +398,6 @@ extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) {
 }
 
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 struct k3_row {
     nl_i64 *row_; /* [neuron], updated */
     const nl_u32 *table_; /* [], read */
@@ -446,7 +442,6 @@ extern "C" __global__ void NL_BLOCK k3_count_synapses(NL_ARGUMENTS) {
 }
 
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 struct k4_row {
     nl_i64 *row_; /* [neuron], updated */
     nl_i64 n_pre_;
@@ -484,7 +479,6 @@ extern "C" __global__ void NL_BLOCK k4_scan_synapses(NL_ARGUMENTS) {
 }
 
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 struct k5_row {
     const nl_i64 *row_; /* [neuron], read */
     nl_i32 *col_; /* [synapse], written */
@@ -530,7 +524,6 @@ extern "C" __global__ void NL_BLOCK k5_fill_synapses(NL_ARGUMENTS) {
 }
 
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 struct k6_row {
     const nl_i32 *spikes_; /* [slot][event], read */
     const nl_i32 *spike_count_; /* [slot], read */

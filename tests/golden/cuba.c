@@ -208,7 +208,6 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
 /* ==== kernels ==================================================================================== */
 
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
-/* rows: exc.v, inh.v */
 typedef struct {
     nl_u64 x_; /* real [i], mV, written */
     nl_i64 n_;
@@ -232,7 +231,6 @@ NL_KERNEL(k0_initial_value) {
 }
 
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
-/* rows: exc, inh */
 typedef struct {
     nl_u64 v_; /* real [i], mV, updated */
     nl_u64 ge_; /* real [i], mV, updated */
@@ -291,7 +289,6 @@ NL_KERNEL(k1_neuron_update) {
 }
 
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
-/* rows: exc, inh */
 typedef struct {
     nl_u64 list_; /* nl_i32 [slot][event], read */
     nl_u64 count_; /* nl_i32 [slot], read */
@@ -323,7 +320,6 @@ NL_KERNEL(k2_record_spikes) {
 }
 
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 typedef struct {
     nl_u64 row_; /* nl_i64 [neuron], updated */
     nl_u64 table_; /* nl_u32 [], read */
@@ -372,7 +368,6 @@ NL_KERNEL(k3_count_synapses) {
 }
 
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 typedef struct {
     nl_u64 row_; /* nl_i64 [neuron], updated */
     nl_i64 n_pre_;
@@ -386,7 +381,6 @@ NL_KERNEL(k4_scan_synapses) {
 }
 
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 typedef struct {
     nl_u64 row_; /* nl_i64 [neuron], read */
     nl_u64 col_; /* nl_i32 [synapse], written */
@@ -436,7 +430,6 @@ NL_KERNEL(k5_fill_synapses) {
 }
 
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
-/* rows: excitation[exc->exc], excitation[exc->inh], inhibition[inh->exc], inhibition[inh->inh] */
 typedef struct {
     nl_u64 spikes_; /* nl_i32 [slot][event], read */
     nl_u64 spike_count_; /* nl_i32 [slot], read */
@@ -501,7 +494,6 @@ NL_KERNEL(k6_propagation_into_ge) {
 }
 
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
-/* rows: exc.v, exc.ge */
 typedef struct {
     nl_u64 source_; /* real [i], mV, read */
     nl_u64 members_; /* nl_i32 [j], read */

@@ -414,7 +414,6 @@ NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *
 /* ==== kernels ==================================================================================== */
 
 /* ---- k0  hidden_1.weight: initial value (uniform)  (models/custom_optimizer.yaml:26:13) */
-/* rows: hidden_1.weight, hidden_2.weight, hidden_3.weight, logits.weight */
 typedef struct {
     nl_u64 x_; /* real [i], written */
     nl_i64 n_;
@@ -566,8 +565,7 @@ NL_KERNEL(k5_batch_of_data_labels) {
 }
 
 /* ---- k6  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
-/* rows: hidden_1.activated, hidden_2.activated, hidden_3.activated; acc = sum over k of image * weight; activated =
-   tanh(acc + bias) */
+/* acc = sum over k of image * weight; activated = tanh(acc + bias) */
 typedef struct {
     nl_u64 activated_; /* real [n][o][lane], written */
     nl_u64 image_; /* real [n][k][lane], read */
@@ -856,7 +854,6 @@ NL_KERNEL(k14_elementwise) {
 }
 
 /* ---- k15  hidden.bias.grad: sum over n  (models/custom_optimizer.yaml:26:13) */
-/* rows: logits.bias.grad, hidden_3.bias.grad, hidden_2.bias.grad, hidden_1.bias.grad */
 typedef struct {
     nl_u64 bias_grad_; /* real [o], written */
     nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
@@ -880,8 +877,7 @@ NL_KERNEL(k15_sum_over_n) {
 }
 
 /* ---- k16  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
-/* rows: hidden_3.biased.grad, hidden_2.biased.grad, hidden_1.biased.grad; acc = sum over o of biased_grad_sum * weight;
-   biased_grad = acc * (1 - activated ** 2) */
+/* acc = sum over o of biased_grad_sum * weight; biased_grad = acc * (1 - activated ** 2) */
 typedef struct {
     nl_u64 biased_grad_; /* real [n][k][lane], written */
     nl_u64 biased_grad_sum_; /* real [n][o][lane], read */
@@ -924,8 +920,7 @@ NL_KERNEL(k16_lanes_dense) {
 }
 
 /* ---- k17  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
-/* rows: logits.weight.grad, hidden_3.weight.grad, hidden_2.weight.grad, hidden_1.weight.grad; weight_grad = sum over n,
-   lane of biased_grad_sum * x */
+/* weight_grad = sum over n, lane of biased_grad_sum * x */
 typedef struct {
     nl_u64 weight_grad_; /* real [o][k], written */
     nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
@@ -990,7 +985,6 @@ NL_KERNEL(k17_dense_weight_gradient) {
 }
 
 /* ---- k18  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
-/* rows: hidden_1.weight, hidden_1.bias, hidden_2.weight, hidden_2.bias, hidden_3.weight, hidden_3.bias, ... */
 typedef struct {
     nl_u64 param_; /* real [i], updated */
     nl_u64 gradient_; /* real [i], read */

@@ -1,6 +1,5 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  conv1.weight: initial value (uniform)  (models/lenet5.yaml:14:7) */
-/* rows: conv1.weight, conv2.weight, dense1.weight, dense2.weight, logits.weight */
 struct k0_row {
     real *x_; /* [i], written */
     nl_i64 n_;
@@ -346,7 +345,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS
 }
 
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
-/* rows: conv1.activated, conv2.activated; acc = sum over c, r, s of x * weight; activated = relu(acc + bias) */
+/* acc = sum over c, r, s of x * weight; activated = relu(acc + bias) */
 struct k6_row {
     real *activated_; /* [n][k][oh][ow], written */
     const real *x_; /* [n][c][oh + r + x_from2][ow + s + x_from3], read */
@@ -421,7 +420,6 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
 }
 
 /* ---- k7  max_pool2d.y: rows over r, s  (models/lenet5.yaml:15:7) */
-/* rows: max_pool2d_1.y, max_pool2d_2.y */
 struct k7_row {
     real *y_; /* [n][c][oh][ow], written */
     const real *x_; /* [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
@@ -485,7 +483,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k7_rows_over_r_s(NL_ARGUMEN
 }
 
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
-/* rows: dense1.activated, dense2.activated; acc = sum over k of x * weight; activated = relu(acc + bias) */
+/* acc = sum over k of x * weight; activated = relu(acc + bias) */
 struct k8_row {
     real *activated_; /* [n][o], written */
     const real *x_; /* [n][k], read */
@@ -909,7 +907,6 @@ extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k13  dense1.bias.grad: sum over n  (models/lenet5.yaml:19:7) */
-/* rows: logits.bias.grad, dense2.bias.grad, dense1.bias.grad */
 struct k13_row {
     real *bias_grad_; /* [o], written */
     const real *biased_grad_sum_; /* [n][o], read */
@@ -982,8 +979,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k14  conv2.biased.grad.of_windows.flat: matmul  (models/lenet5.yaml:19:7) */
-/* rows: dense2.biased.grad, dense1.biased.grad, conv2.biased.grad.of_windows.flat; acc = sum over o of biased_grad_sum
-   * weight; biased_grad = acc * (1 if activated > 0 else 0) */
+/* acc = sum over o of biased_grad_sum * weight; biased_grad = acc * (1 if activated > 0 else 0) */
 struct k14_row {
     real *biased_grad_; /* [n][k], written */
     const real *biased_grad_sum_; /* [n][o], read */
@@ -1034,7 +1030,7 @@ NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &n
 }
 
 /* ---- k15  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
-/* rows: logits.weight.grad, dense2.weight.grad, dense1.weight.grad; weight_grad = sum over n of biased_grad_sum * x */
+/* weight_grad = sum over n of biased_grad_sum * x */
 struct k15_row {
     real *weight_grad_; /* [o][k], written */
     const real *biased_grad_sum_; /* [n][o], read */
@@ -1081,7 +1077,6 @@ NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &n
 }
 
 /* ---- k16  conv1.bias.grad: sum over n, i2, i3  (models/lenet5.yaml:14:7) */
-/* rows: conv2.bias.grad, conv1.bias.grad */
 struct k16_row {
     real *bias_grad_; /* [c], written */
     const real *biased_grad_of_windows_; /* [c][n][i], read */
@@ -1230,7 +1225,7 @@ NL_PART void k17_direct_conv_store(const k17_row *self, nl_i64 step, const nl_st
 }
 
 /* ---- k18  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
-/* rows: conv2.weight.grad, conv1.weight.grad; weight_grad = sum over n, oh, ow of biased_grad * x */
+/* weight_grad = sum over n, oh, ow of biased_grad * x */
 struct k18_row {
     real *weight_grad_; /* [k][c][r][s], written */
     const real *biased_grad_; /* [k][n][oh][ow], read */
@@ -1284,7 +1279,6 @@ NL_PART void k18_direct_conv_weights_store(const k18_row *self, nl_i64 step, con
 }
 
 /* ---- k19  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
-/* rows: conv1.weight, conv1.bias, conv2.weight, conv2.bias, dense1.weight, dense1.bias, dense2.weight, ... */
 struct k19_row {
     real *param_; /* [i], updated */
     const real *gradient_; /* [i], read */
@@ -1415,7 +1409,6 @@ extern "C" __global__ void __launch_bounds__(256, 4) k20_sum_over_n(NL_ARGUMENTS
 }
 
 /* ---- k21  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
-/* rows: max_pool2d_1.y, max_pool2d_2.y */
 struct k21_row {
     real *y_; /* [n][c][oh][ow], written */
     const real *x_; /* [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */

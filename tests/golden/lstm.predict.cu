@@ -1,6 +1,5 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  lstm_1.input.weight: initial value (uniform)  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.input.weight, lstm_1.forget.weight, lstm_1.cell.weight, lstm_1.output.weight, ... */
 struct k0_row {
     real *x_; /* [i], written */
     nl_i64 n_;
@@ -88,8 +87,7 @@ extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) {
 }
 
 /* ---- k2  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.input.biased, lstm_1.forget.biased, lstm_1.cell.biased, lstm_1.output.biased, ...; acc = sum over k of
-   rows * input_weight; input_biased = acc + input_bias */
+/* acc = sum over k of rows * input_weight; input_biased = acc + input_bias */
 struct k2_row {
     real *input_biased_; /* [n][o], written */
     const real *rows_; /* [n][k], read */
@@ -138,7 +136,6 @@ NL_PART void k2_matmul_store(const k2_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k3  lstm.at.h.before.start: elementwise  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.at.h.before.start, lstm_1.at.memory.before.start, lstm_1.backward.at.h.before.start, ... */
 struct k3_row {
     real *h_before_start_; /* [i], written */
     nl_i64 n_i_;
@@ -178,8 +175,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) k3_elementwise(NL_ARGUMENTS
 }
 
 /* ---- k4  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.at.input.carried, lstm_1.at.forget.carried, lstm_1.backward.at.input.carried, ...; input_carried = sum
-   over k of h_before * input_recurrent */
+/* input_carried = sum over k of h_before * input_recurrent */
 struct k4_row {
     real *input_carried_; /* [n][o], written */
     const real *h_before_; /* [n][k], read */
@@ -227,9 +223,8 @@ NL_PART void k4_matmul_store(const k4_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k5  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.at.memory, lstm_1.backward.at.memory; acc = sum over k of h_before * cell_recurrent; memory =
-   sigmoid(forget_carried + forget_given) * memory_before + sigmoid(input_carried + input_given) * tanh(acc +
-   cell_given) */
+/* acc = sum over k of h_before * cell_recurrent; memory = sigmoid(forget_carried + forget_given) * memory_before +
+   sigmoid(input_carried + input_given) * tanh(acc + cell_given) */
 struct k5_row {
     real *memory_; /* [n][o], written */
     const real *h_before_; /* [n][k], read */
@@ -300,8 +295,7 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
 }
 
 /* ---- k6  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
-/* rows: lstm_1.at.h, lstm_1.backward.at.h; acc = sum over k of h_before * output_recurrent; h = sigmoid(acc +
-   output_given) * tanh(memory) */
+/* acc = sum over k of h_before * output_recurrent; h = sigmoid(acc + output_given) * tanh(memory) */
 struct k6_row {
     real *h_; /* [n][o], written */
     const real *h_before_; /* [n][k], read */

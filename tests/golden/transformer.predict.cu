@@ -1,6 +1,5 @@
 /* ==== kernels ==================================================================================== */
 /* ---- k0  dense_1.weight: initial value (uniform)  (models/transformer.yaml:19:7) */
-/* rows: dense_1.weight, seen_1.query.weight, seen_1.key.weight, seen_1.value.weight, seen_1.out.weight, ... */
 struct k0_row {
     real *x_; /* [i], written */
     nl_i64 n_;
@@ -53,7 +52,6 @@ extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) {
 }
 
 /* ---- k2  layer_norm_1.weight: initial value (constant)  (models/transformer.yaml:25:13) */
-/* rows: layer_norm_1.weight, layer_norm_2.weight, layer_norm_3.weight, layer_norm_4.weight, ... */
 struct k2_row {
     real *x_; /* [i], written */
     nl_i64 n_;
@@ -214,7 +212,6 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k5  layer_norm.scaled: rows over k  (models/transformer.yaml:25:13) */
-/* rows: layer_norm_1.scaled, layer_norm_2.scaled, layer_norm_3.scaled, layer_norm_4.scaled */
 struct k5_row {
     real *scaled_; /* [i][k], written */
     const real *x_; /* [i][k], read */
@@ -375,8 +372,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_k(NL_ARGUMENTS
 }
 
 /* ---- k6  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
-/* rows: seen_1.query.biased, seen_1.key.biased, seen_1.value.biased, seen_2.query.biased, ...; acc = sum over k of x *
-   query_weight; query_biased = acc + query_bias */
+/* acc = sum over k of x * query_weight; query_biased = acc + query_bias */
 struct k6_row {
     real *query_biased_; /* [n][t][o], written */
     const real *x_; /* [n][t][k], read */
@@ -437,7 +433,7 @@ NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k7  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
-/* rows: seen_1.scaled, seen_2.scaled; acc = sum over e of query_heads * key_heads; scaled = acc * scale */
+/* acc = sum over e of query_heads * key_heads; scaled = acc * scale */
 struct k7_row {
     real *scaled_; /* [n][h][t][s], written */
     const real *query_heads_; /* [n][h][t][e], read */
@@ -507,7 +503,6 @@ NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_su
 }
 
 /* ---- k8  seen.softmax.power: maximum over s  (models/transformer.yaml:26:13) */
-/* rows: seen_1.softmax.power, seen_2.softmax.power */
 struct k8_row {
     real *softmax_power_; /* [i][s], written */
     const real *scaled_; /* [i][s], read */
@@ -611,7 +606,6 @@ extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_s(NL_ARGUME
 }
 
 /* ---- k9  seen.softmax.y: sum over s  (models/transformer.yaml:26:13) */
-/* rows: seen_1.softmax.y, seen_2.softmax.y */
 struct k9_row {
     real *softmax_y_; /* [i][s], written */
     const real *softmax_power_; /* [i][s], read */
@@ -715,7 +709,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_s(NL_ARGUMENTS)
 }
 
 /* ---- k10  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
-/* rows: seen_1.context, seen_2.context; context = sum over s of softmax_y * value_heads */
+/* context = sum over s of softmax_y * value_heads */
 struct k10_row {
     real *context_; /* [n][t][h][e], written */
     const real *softmax_y_; /* [n][t][h][s], read */
@@ -783,7 +777,7 @@ NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_
 }
 
 /* ---- k11  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
-/* rows: mixed_1.y, y_1.y, mixed_2.y, y_2.y; acc = sum over k of x * weight; y = x + (acc + bias) */
+/* acc = sum over k of x * weight; y = x + (acc + bias) */
 struct k11_row {
     real *y_; /* [n][t][o], written */
     const real *x_; /* [n][t][k], read */
@@ -846,8 +840,7 @@ NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_
 }
 
 /* ---- k12  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
-/* rows: dense_2.activated, dense_3.activated; acc = sum over k of x * weight; activated = 0.5 * (acc + bias) * (1.0 +
-   erf((acc + bias) * 0.7071067811865476)) */
+/* acc = sum over k of x * weight; activated = 0.5 * (acc + bias) * (1.0 + erf((acc + bias) * 0.7071067811865476)) */
 struct k12_row {
     real *activated_; /* [n][t][o], written */
     const real *x_; /* [n][t][k], read */

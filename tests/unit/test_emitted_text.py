@@ -59,15 +59,12 @@ def test_formulas_of_the_user_stand_above_their_lines() -> None:
     assert re.search(r"/\* cuba.yaml:\d+  when: v > v_thresh \*/\n *int spiked_ =", text)
 
 
-def test_a_kernel_names_its_rows_and_what_it_sums(lenet5: str) -> None:
-    heads = re.findall(r"^/\* ---- k\d+  (\S+): .*\n/\* (.*) \*/$", lenet5 + emitted("cuba"), re.MULTILINE)
-    told = dict(heads)
-    assert told["exc"] == "rows: exc, inh"
-    rows, total, result = told["conv1.activated"].split("; ")
-    assert rows == "rows: conv1.activated, conv2.activated"
-    assert (total, result) == ("acc = sum over c, r, s of x * weight", "activated = relu(acc + bias)")
+def test_a_contraction_says_what_it_sums(lenet5: str) -> None:
+    found = re.findall(r"^/\* ---- k\d+  (\S+): .*\n/\* (.*) \*/$", lenet5, re.MULTILINE)
+    told = dict(found)
+    assert told["conv1.activated"] == "acc = sum over c, r, s of x * weight; activated = relu(acc + bias)"
     assert told["max_pool2d.y.grad"] == "y_grad = sum over k, r, s of biased_grad * weight"
-    assert "rows" not in told["logits.biased"]
+    assert "max_pool2d.y" not in told
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])

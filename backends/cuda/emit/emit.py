@@ -96,7 +96,7 @@ class _Pieces:
         if whole:
             return self.printed[template]
         made = [] if template in self.pointwise else self.made[template]
-        return kernel_lines(self.program, self.kernels[template], self.descriptors[template], made, False)
+        return kernel_lines(self.kernels[template], self.descriptors[template], made, False)
 
 
 def emit(program: l2.Merged) -> Emitted:
@@ -128,7 +128,7 @@ def emit(program: l2.Merged) -> Emitted:
         read[link.kernel.template.index] |= link.read
     known = list(zip(kernels, made, read, strict=True))
     described = [_described(k, f, r) for k, f, r in known]
-    printed = [kernel_lines(program, k, d, f, True) for (k, f, _), d in zip(known, described, strict=True)]
+    printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, described, strict=True)]
     calling = wave_kernels(program, {t: compile_work(printed[t]) for t in waves})
     descriptors = tuple(replace(d, wave=calling.get(t, 0)) for t, d in enumerate(described))
     for k, lines in zip(kernels, printed, strict=True):
@@ -217,12 +217,9 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             return [from_skeleton(k, "emit_scheduled.cu.j2")]
 
 
-def kernel_lines(
-    program: l2.Merged, k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool
-) -> list[Stmt]:
+def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
     """The comments, row structure and functions of one template; `whole`: with the kernels."""
-    fields = {k.template.formals[n].name for n in described.columns}
-    lines = [*heading(k, program.tables[k.template.index]), row_struct(k, fields)]
+    lines = [*heading(k), row_struct(k, {k.template.formals[n].name for n in described.columns})]
     for made in functions:
         lines += [Text(""), *function(k, made, whole)]
     return lines
