@@ -11,7 +11,8 @@ Does not: read files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Call, children, refs
 from compiler.layers import KIND, MAP
+from compiler.layers.shared.elements import whole_elements
 from compiler.losses import LOSS_KIND, Answers
 
 Array = npt.NDArray[Any]
@@ -34,13 +36,14 @@ NOT_FINITE: Final = "leave such samples out, or replace the number; a `mask` of 
 @dataclass(frozen=True)
 class _Range:
     """Integers from `low` to `high`, or `ignored`; `has`: the part of the model that requires it; `lets`: it is a loss
-    that may `ignore` a number."""
+    that may `ignore` a number; `some`: of which elements of a sample (None: of all)."""
 
     low: int
     high: int
     has: str
     ignored: int | None = None
     lets: bool = False
+    some: Array | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class SampleChecks:
             outside = (values < rule.low) | (values > rule.high)
             if rule.ignored is not None:
                 outside &= values != rule.ignored
+            if rule.some is not None:
+                outside &= rule.some.reshape(values.shape[1:])
             if outside.any():
                 at = np.argwhere(outside)[0]
                 found = int(values[tuple(at)])
@@ -161,10 +166,13 @@ def sample_checks(network: l0.Network, arrays: Mapping[str, str], train: l0.Trai
 
 def _of_layers(network: l0.Network, name: str) -> list[_Range]:
     out = []
+    read = whole_elements(network.inputs, network.layers)
     for layer in network.layers:
         limit = KIND[layer.kind].limit(layer)
-        if limit is not None and name in layer.inputs:
-            out.append(_Range(0, limit[0] - 1, limit[1]))
+        if limit is not None and read[layer.inputs[0]][0] == name:
+            some = np.zeros(prod(next(i.shape for i in network.inputs if i.name == name)), bool)
+            some[read[layer.inputs[0]][1]] = True
+            out.append(_Range(0, limit[0] - 1, limit[1], some=None if some.all() else some))
     return out
 
 

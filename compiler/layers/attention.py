@@ -287,9 +287,11 @@ def _dot_product(w: Writer, layer: l0.Layer, parts: list[str], sizes: list[int])
     beside = _beside(layer)
     read: dict[str, str] = {}
     for k, key in enumerate(beside, len(layer.inputs) - len(beside)):
-        shape, x = w.shape(layer, k), w.source(layer, k)
+        shape = w.shape(layer, k)
         if key == "mask":
-            x = g.node("Cast", [x], f"{layer.name}/seen", {"to": BOOL})
+            x = g.node("Cast", [w.source(layer, k)], f"{layer.name}/seen", {"to": BOOL})
+        else:
+            x = w.real(layer, k)
         read[key] = g.reshape(x, (*(1 for _ in range(3 - len(shape))), *shape), f"{layer.name}/{key}")
     if "offset" in read:
         scores = g.node("Add", [scores, read["offset"]], f"{layer.name}/moved")

@@ -146,7 +146,7 @@ def _write_map(w: Writer, layer: l0.Layer) -> str:
     assert layer.function is not None
     bound: dict[str, str] = {}
     for k, name in enumerate(layer.inputs):
-        shape, x = w.shapes[name], w.named[name]
+        shape, x = w.shapes[name], w.real(layer, k)
         if len(shape) != len(layer.shape):  # the batch is axis 0 for every rank
             shape = (*(1 for _ in range(len(layer.shape) - len(shape))), *shape)
             x = w.graph.reshape(x, shape, f"{layer.name}/{name}")

@@ -273,7 +273,7 @@ def _write(w: Writer, layer: l0.Layer) -> str:
                 second[k, 2 * units :] = w.values(layer, f"{way}candidate.recurrent_bias")
         ins.append(g.weight(f"{layer.name}.bias", np.concatenate([stacked("bias"), second], 1)))
     for key in [key for key in _STARTS if context.flag(layer, key)]:
-        own = w.source(layer, [k for k in ("", *l0.BESIDE) if not k or context.flag(layer, k)].index(key))
+        own = w.real(layer, [k for k in ("", *l0.BESIDE) if not k or context.flag(layer, k)].index(key))
         own = g.reshape(own, (len(ways), units), f"{layer.name}/{key}/ways")
         own = g.node("Transpose", [own], f"{layer.name}/{key}", {"perm": [1, 0, 2]})
         ins += [*("" for _ in range(5 + _STARTS.index(key) - len(ins))), own]

@@ -29,7 +29,7 @@ from compiler.layers.shared.context import (
     whole,
 )
 from compiler.layers.shared.keys import AXIS, AXIS_NUMBER, SHAPE, layer, several
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.kind import Array, LayerKind, Misfit, Place, Result, Shape, shown
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
 from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
@@ -51,6 +51,10 @@ def _reshape(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return reshape(c, f"{layer.name}.y", x, (x.shape[0], *layer.shape), layer)
 
 
+def _reshaped_elements(layer: l0.Layer, elements: Array) -> Array:
+    return elements.reshape(layer.shape)
+
+
 def _write_reshape(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(w.source(layer), layer.shape, layer.name)
 
@@ -61,6 +65,7 @@ FLATTEN = LayerKind(
     _reshape,
     _write_reshape,
     moves=True,
+    carries=_reshaped_elements,
 )
 RESHAPE = LayerKind(
     layer(
@@ -73,6 +78,7 @@ RESHAPE = LayerKind(
     _reshape,
     _write_reshape,
     moves=True,
+    carries=_reshaped_elements,
 )
 
 # -------------------------------------------------------------------------------------- permutation
@@ -92,7 +98,7 @@ def permute(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     order = (0, *(1 + a for a in ints(layer, "axes")))
     target = tuple(order.index(a) for a in range(len(order)))
     out = l1.Tensor("", (x.shape[0], *layer.shape), x.dtype, True)
-    return c.graph.map(f"{layer.name}.y", X0, ((x, target),), like=out, span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0, ((x, target),), like=out, dtype=x.dtype, span=layer.span)
 
 
 def _write_permute(w: Writer, layer: l0.Layer) -> str:
@@ -115,6 +121,7 @@ PERMUTE = LayerKind(
     permute,
     _write_permute,
     moves=True,
+    carries=lambda layer, elements: elements.transpose(ints(layer, "axes")),
 )
 
 # ------------------------------------------------------------------------------- joining and cutting
@@ -174,6 +181,10 @@ def slice_of(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return sliced(c, f"{layer.name}.y", x, 1 + whole(layer, "axis"), start, stop, layer)
 
 
+def _slice_elements(layer: l0.Layer, elements: Array) -> Array:
+    return elements[(slice(None),) * whole(layer, "axis") + (slice(*ints(layer, "range")),)]
+
+
 def _write_slice(w: Writer, layer: l0.Layer) -> str:
     start, stop = ints(layer, "range")
     parts = [w.graph.constant([v], True) for v in (start, stop, 1 + whole(layer, "axis"))]
@@ -194,6 +205,7 @@ SLICE = LayerKind(
     slice_of,
     _write_slice,
     moves=True,
+    carries=_slice_elements,
 )
 
 
@@ -233,6 +245,7 @@ SPLIT = LayerKind(
     _split,
     slice_of,
     _write_slice,
+    carries=_slice_elements,
 )
 """Syntax only: in the model, each part is a `slice`."""
 

@@ -301,6 +301,63 @@ def test_embedding(tmp_path: Path) -> None:
     assert (wanted == 0).all(1).any()
 
 
+WHOLE = """\
+    - split: {name: parts, inputs: image, axis: 1, into: [kinds, words], sizes: [1, 2]}
+    - reshape: {name: kind, inputs: kinds, shape: [4]}
+    - embedding: {name: of_kind, count: 3, size: 5}
+    - slice: {inputs: words, from: 1}
+    - permute: {name: turned, axes: [1, 0]}
+    - embedding: {name: of_words, count: 9, size: 5}
+    - one_hot: {name: hot, inputs: kind, count: 3}
+    - map: {own: 0.1 * words - 1}
+    - flatten: {name: a, inputs: of_words}
+    - flatten: {name: b, inputs: of_kind}
+    - flatten: {name: c, inputs: hot}
+    - flatten: {name: d, inputs: own}
+    - concat: {inputs: [a, b, c, d]}
+"""
+"""Whole numbers in parts, whose bounds differ; `words` is computed in a kernel, as a formula reads it, too."""
+
+
+def _write_whole(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    images = np.concatenate([rng.integers(0, 3, (18, 4, 1)), rng.integers(0, 9, (18, 4, 2))], 2).astype(np.int32)
+    labels = rng.integers(0, 3, 18).astype(np.int32)
+    np.savez(folder / "samples.npz", images=images, labels=labels)
+    return images, labels
+
+
+@pytest.mark.usefixtures("cc", "little_optimized")
+def test_parts_of_whole_numbers(tmp_path: Path) -> None:
+    """What layers move of whole numbers are the same ones; bit for bit on cpu and reference, with NumPy's gradient."""
+    images, labels = _write_whole(tmp_path)
+    text = HEAD.replace("{shape: SHAPE}", "{shape: [4, 3], dtype: int32}") + WHOLE + TAIL
+    text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}")
+    both = [load(text + "numerics: {precision: float64, order: bitwise}\n", tmp_path, t) for t in ("cpu", "reference")]
+    start = both[0].weights()
+    for one in both:
+        one.step(1, range(6))
+    after = both[0].weights()
+    for key, value in after.items():
+        assert value.tobytes() == both[1].weights()[key].tobytes(), key
+    kind, words = images[:6, :, 0], images[:6, :, 1:]
+    turned = words[:, 1:].transpose(0, 2, 1)
+    read = [
+        start["of_words.weight"][turned], start["of_kind.weight"][kind], np.eye(3)[kind], 0.1 * words - 1,
+    ]  # fmt: skip
+    x = np.concatenate([part.reshape(6, -1) for part in read], 1)
+    score = x @ start["logits.weight"].T + start["logits.bias"]
+    slope = np.exp(score) / np.exp(score).sum(1, keepdims=True) - np.eye(3)[labels[:6]]
+    np.testing.assert_allclose(start["logits.weight"] - after["logits.weight"], slope.T @ x / 6, rtol=0, atol=1e-12)
+    back = slope @ start["logits.weight"] / 6
+    for name, index, part in (("of_words", turned, back[:, :30]), ("of_kind", kind, back[:, 30:50])):
+        wanted = np.zeros_like(start[f"{name}.weight"])
+        np.add.at(wanted, index.reshape(-1), part.reshape(-1, 5))
+        np.testing.assert_allclose(
+            start[f"{name}.weight"] - after[f"{name}.weight"], wanted, rtol=0, atol=1e-12, err_msg=name
+        )
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_graphs_are_text_and_back(tmp_path: Path, name: str) -> None:
     """Every node that a layer, a norm of a weight or a class weight makes prints, and its text parses to it."""

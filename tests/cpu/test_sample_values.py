@@ -68,6 +68,27 @@ OUTSIDE = {
 }
 
 
+def test_parts_have_bounds_of_their_own(here: Path) -> None:
+    """Each element of a sample is held within the rows of the embedding that reads it, and no others."""
+    layers = "slice: {name: p, inputs: w, to: 1}\n    - embedding: {name: narrow, count: 2, size: 4}\n"
+    layers += "    - slice: {name: q, inputs: w, from: 1}\n    - embedding: {name: e, count: 5, size: 4}\n"
+    layers += "    - concat: {inputs: [narrow, e]}"
+    text = WORDS.replace("embedding: {name: e, inputs: w, count: 5, size: 4}", layers)
+    (here / "words.yaml").write_text(text)
+    good = words()
+    good["w"][:, 0] %= 2
+    good["w"][0, 1:] = 4
+    np.savez(here / "words.npz", **good)
+    folder = run("words.yaml").folder
+    bad = {name: array.copy() for name, array in good.items()}
+    bad["w"][7, 0] = 2
+    np.savez(here / "words.npz", **bad)
+    with pytest.raises(ModelError, match="`w` that it reads go from 0 to 2, but `narrow` has 2 rows"):
+        load_model(here / "words.yaml")
+    with pytest.raises(RunError, match="`w` is 2 at row 7, column 0, but `narrow` has 2 rows"):
+        evaluate(folder, here / "words.npz")
+
+
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_whole_numbers_outside(here: Path, trained: Path, target: str) -> None:
     np.savez(here / "good.npz", **words(y=((3,), -1)))

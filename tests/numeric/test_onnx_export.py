@@ -102,6 +102,11 @@ NETWORKS = {
                        "dot_attention: {inputs: [token, c, c]}"),
     "embedding": ("{words: {shape: [5], dtype: int32}}", "embedding: {inputs: words, count: 3, size: 4}\nflatten: {}\n"
                                                         "dense: {units: 2}"),
+    "parts_of_words": ("{words: {shape: [3, 4], dtype: int32}}",
+                       "split: {inputs: words, axis: 1, into: [p, q]}\nreshape: {name: r, inputs: p, shape: [6]}\n"
+                       "embedding: {name: a, count: 3, size: 4}\nslice: {inputs: q, from: 1}\n"
+                       "permute: {axes: [1, 0]}\none_hot: {name: b, count: 3}\nmap: {c: 0.5 * q + p}\n"
+                       "slice: {name: d, inputs: words, axis: 1, from: 2}"),
     "one_hot": ("{words: {shape: [5], dtype: int32}}", "one_hot: {name: a, inputs: words, count: 3}\n"
                                                       "permute: {axes: [1, 0]}"),
     "rnn": (STEPS, "rnn: {units: 5, sequence: true, bidirectional: true}\nrnn: {units: 3, bias: false}"),

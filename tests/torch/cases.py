@@ -492,6 +492,9 @@ SEQUENCES = [
               torch.tanh(dense(w, "y_a", x)), w["y_a.weight"].T, w["y.bias"])),
     lines("embedding: {name: $y_e, inputs: $x, count: 7, size: 4}\ndense: {name: $y, units: 7, weights: $y_e}", (3,),
           lambda w, x: functional.linear(w["y_e.weight"][x], w["y_e.weight"], w["y.bias"]), count=7),
+    *(lines(f"slice: {{name: $y_s, inputs: $x, axis: {a}, from: 1, to: 3}}\npermute: {{name: $y_p, axes: [1, 0]}}\n"
+            "embedding: {name: $y, count: 7, size: 4}", (3, 5), lambda w, x, a=a:
+            w["y.weight"][(x[:, 1:3] if a == 0 else x[:, :, 1:3]).mT], count=7) for a in (0, 1)),
     *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)
       for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from compiler.interchange.onnx.package import onnx_package
 from compiler.ir.level2.target import Capabilities
 from compiler.layers import KIND
 from compiler.layers.shared.activations import ACTIVATIONS, activation
+from compiler.layers.shared.elements import whole_elements
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
 from compiler.passes.pipeline.lower import lower_predict, refuse_trials
 from compiler.runtime.artifacts.safetensors import Reals, learned
@@ -87,13 +88,14 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
     layers = {layer.name: layer for layer in model.network.layers}
     needed = model.network.needed(outputs)
     double = model.numerics.precision == "float64"
-    real, whole = (onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT), onnx.TensorProto.INT32
+    real = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+    whole = dict.fromkeys(whole_elements(model.network.inputs, model.network.layers), onnx.TensorProto.INT32)
     g = OnnxGraph(np.float64 if double else np.float32)
     inputs = [i for i in model.network.inputs if i.name in needed]
     g.reserve([*(i.name for i in inputs), *(f"{n}" for n in outputs)])
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
     shapes = {i.name: i.shape for i in inputs} | {n: x.shape for n, x in layers.items()}
-    w = Writer(g, weights, shapes, shared=model.network.shared)
+    w = Writer(g, weights, shapes, shared=model.network.shared, whole=frozenset(whole))
     for item in inputs:
         scale = scales.get(item.name, 1.0)
         w.named[item.name] = item.name
@@ -108,11 +110,8 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
     graph = helper.make_graph(
         [helper.make_node(n.op, n.ins, n.outs, name=n.name, **n.attrs) for n in g.nodes],
         model.name,
-        [
-            helper.make_tensor_value_info(i.name, real if i.dtype == "real" else whole, ["batch", *i.shape])
-            for i in inputs
-        ],
-        [helper.make_tensor_value_info(n, real, ["batch", *layers[n].shape]) for n in outputs],
+        [helper.make_tensor_value_info(i.name, whole.get(i.name, real), ["batch", *i.shape]) for i in inputs],
+        [helper.make_tensor_value_info(n, whole.get(n, real), ["batch", *layers[n].shape]) for n in outputs],
         [onnx.numpy_helper.from_array(v, n) for n, v in g.initializers.items() if n in read],
         doc_string=model.description,
     )

@@ -319,7 +319,7 @@ def _outputs(m: Importer, graph: Any) -> None:
         if isinstance(value, Scores | Repeated):
             value = probabilities(m, last, value) if isinstance(value, Scores) else repeated(m, last, value)
             m.values[item.name] = value
-        if not isinstance(value, Computed) or value.whole:
+        if not isinstance(value, Computed) or (value.whole and m.made(value.name) is None):
             message = f"the output `{item.name}` cannot be imported: it does not depend on an input with real numbers"
             raise RunError("E0918", message)
         ends.append(value)

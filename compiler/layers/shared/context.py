@@ -173,7 +173,7 @@ def moved(
 ) -> l1.Tensor:
     """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` outside a tensor. Elements outside
     `shape` are cropped."""
-    out = l1.Tensor(name, shape, "real", parts[0][0].batched)
+    out = l1.Tensor(name, shape, parts[0][0].dtype, parts[0][0].batched)
     offsets = tuple(tuple(-at for at in offset) for _, offset in parts)
     return c.graph.add(l1.Move(out, tuple(t.name for t, _ in parts), offsets, fill, layer.span))
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy.typing as npt
+
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Alternative, Block, Expression
@@ -23,6 +25,7 @@ Shape = tuple[int, ...]
 """Extents of one sample, without the batch."""
 Setting = int | float | bool | str | tuple[int, ...]
 Result = tuple[Shape, dict[str, l0.Attr]]
+Array = npt.NDArray[Any]
 
 
 class Misfit(Exception):
@@ -123,7 +126,9 @@ class LayerKind:
     the class "norms". `matrices`: `init` means several of them. `channels`: the axis of its weight's output channels,
     where a batch_norm after it can become part of its weights. `integers`: it reads integers below its `count`, which
     is the number of these ("rows"). `training`: it acts in training only. `moves`: its result need not be
-    materialized. `stops`: no gradient passes through it. `applies`: the function that it is, where no key says it."""
+    materialized. `stops`: no gradient passes through it. `applies`: the function that it is, where no key says it.
+    `carries(layer, array)`: what it does to the elements of a sample, of a kind that only moves them: it takes whole
+    numbers, too, and gives them."""
 
     keys: Alternative
     shape: Callable[..., Result]
@@ -139,6 +144,7 @@ class LayerKind:
     moves: bool = False
     stops: bool = False
     applies: str = ""
+    carries: Callable[[l0.Layer, Array], Array] | None = None
 
     @property
     def name(self) -> str:

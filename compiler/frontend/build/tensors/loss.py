@@ -9,6 +9,7 @@ Does not: read data other than labels.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, declared_at
@@ -25,7 +26,8 @@ from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND
-from compiler.layers.shared.kind import shown
+from compiler.layers.shared.elements import whole_elements
+from compiler.layers.shared.kind import Array, shown
 from compiler.losses import LOSS, LOSS_KIND, METRIC, Answers, LossKind, metric_of
 
 
@@ -45,6 +47,10 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     beside = of.aim != "target" or of.answers in (Answers.NUMBERS, Answers.YES_NO)
     target = _reference(r.get(of.aim), built, c, layer=None if beside else False)
     if prediction is None or target is None:
+        return None
+    if prediction.text in built.whole:
+        message = f"`{prediction.text}` holds whole numbers of the data, not what the network computes"
+        c.sink.error("E0501", message, prediction.span, None, declared_at(built.whole[prediction.text].span))
         return None
     loss = l0.Loss(kind, prediction.text, target.text, span=at)
     shape = built.shapes[prediction.text]
@@ -207,7 +213,7 @@ def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Buil
     assert shape is not None and wanted is not None
     related = () if declared is None else declared_at(declared.span, "the input")
     what = "its target " if kind.answers is not Answers.PLACES else ""
-    if declared is not None and declared.dtype != "real":
+    if target.text in built.whole:
         message = f"the target of `{kind.name}` holds real numbers, but `{target.text}` whole ones"
         if not what:
             message = f"places have real coordinates, but `{target.text}` holds whole numbers"
@@ -318,10 +324,13 @@ def check_labels(
             lets = one.ignore is None and LOSS_KIND[one.kind].answers is Answers.CLASSES
             place = built.places[one.prediction]
             _within(one.target, shape[-1], "classes", has, place, data, arrays, c, one.ignore, lets)
+    read = whole_elements(built.inputs.values(), built.layers)
     for layer in built.layers:
         limit = KIND[layer.kind].limit(layer)
         if limit is not None:
-            _within(layer.inputs[0], limit[0], "numbers", limit[1], layer.span, data, arrays, c)
+            name, elements = read[layer.inputs[0]]
+            some = elements.ravel() if elements.size < prod(built.inputs[name].shape) else None
+            _within(name, limit[0], "numbers", limit[1], layer.span, data, arrays, c, some=some)
 
 
 def _within(
@@ -335,14 +344,17 @@ def _within(
     c: Context,
     ignore: int | None = None,
     lets: bool = False,
+    some: Array | None = None,
 ) -> None:
-    """E0703 for numbers that are not from 0 to `count` - 1, nor `ignore`. `lets`: a number may be left out."""
+    """E0703 for numbers that are not from 0 to `count` - 1, nor `ignore`. `lets`: a number may be left out; `some`: of
+    which elements of a sample."""
     entry = arrays.get(name)
     if entry is None or data.missing or "data" in c.unread:
         return
     array, _, at = entry
     try:
-        parts = (p if ignore is None else p[p != ignore] for p in sample_parts(data, array))
+        parts = (p if some is None else p.reshape(len(p), -1)[:, some] for p in sample_parts(data, array))
+        parts = (p if ignore is None else p[p != ignore] for p in parts)
         ends = [(int(p.min()), int(p.max())) for p in parts if p.size]
     except (OSError, ValueError) as error:
         c.sink.error("E0703", f"`{array}` cannot be read: {error}", at)
@@ -352,7 +364,8 @@ def _within(
         return
     low, high = min(a for a, _ in ends), max(b for _, b in ends)
     if low < 0 or high >= count:
-        message = f"the {noun} of `{array}` go from {low} to {high}, but {has}"
+        what = f"`{array}`" if some is None else f"`{array}` that it reads"
+        message = f"the {noun} of {what} go from {low} to {high}, but {has}"
         help = f"`ignore: {low}` in the loss leaves out what has no class" if lets and low < 0 else None
         c.sink.error("E0703", message, at, help, declared_at(place, "the layer"))
 

@@ -42,6 +42,7 @@ class Built:
     places: dict[str, Span] = field(default_factory=dict)
     layers: list[l0.Layer] = field(default_factory=list)
     computed: set[str] = field(default_factory=set)  # inputs that populations give, also after an error
+    whole: dict[str, l0.TensorInput] = field(default_factory=dict)  # what holds whole numbers: of this input
     network: l0.Network | None = None
 
     def scope(self, c: Context) -> Scope:
@@ -156,6 +157,8 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
     r.out.places[name] = at
     r.out.shapes[name] = shape
     r.out.inputs[name] = l0.TensorInput(name, shape or (), kind, None if found is None else found[0], at)
+    if kind != "real":
+        r.out.whole[name] = r.out.inputs[name]
 
 
 def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
@@ -209,9 +212,16 @@ def _layer(r: _Reader, item: Node) -> None:
     if shape is not None:
         shape = _expected(r, settings, name, shape)
     right = len(r.c.sink.items) == before
+    _carry(r, kind, sources, name)
     _append(r, kind.name, name, sources, attrs, activation, function, shape, at, right)
     if shape is not None and right and settings.get("weights") is not None:
         _share(r, reader, settings.get("weights"))
+
+
+def _carry(r: _Reader, kind: LayerKind, sources: list[str | None], name: str) -> None:
+    """A layer that moves whole numbers holds them."""
+    if kind.carries is not None and sources[0] in r.out.whole:
+        r.out.whole[name] = r.out.whole[sources[0]]
 
 
 def _declare(r: _Reader, name: str, place: Span) -> bool:
@@ -304,6 +314,7 @@ def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
     for k, name in enumerate(n for n in items_of(settings.get("into")) if isinstance(n, Scalar)):
         if not _declare(r, name.text, name.span):
             continue
+        _carry(r, SPLIT, sources, name.text)
         if found is None or shape is None:
             r.out.shapes[name.text] = None
             r.previous = name.text
@@ -390,9 +401,11 @@ def _inputs(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> li
         return []
     if node is None:
         if r.previous is not None:
-            return [r.previous]
-        wanted = "int32" if kind.integers else "real"
-        real = [n for n, i in r.out.inputs.items() if i.dtype == wanted]
+            return [r.previous if _fits(r, r.previous, kind, at) else None]
+        dtypes = {n: i.dtype for n, i in r.out.inputs.items()}
+        moves_whole = kind.carries is not None and "real" not in dtypes.values()
+        wanted = "int32" if kind.integers or moves_whole else "real"
+        real = [n for n, dtype in dtypes.items() if dtype == wanted]
         if len(real) == 1:
             return [real[0]]
         if r.out.inputs:
@@ -414,17 +427,7 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
     """A source layer or input; `beside`: one besides `inputs`, which may hold integers."""
     name, c = item.text, r.c
     if name in r.out.shapes:
-        declared = r.out.inputs.get(name)
-        if kind.integers and (declared is None or declared.dtype == "real"):
-            message = f"{article(kind.name)} {kind.name} layer reads whole numbers; `{name}` holds real ones"
-            c.sink.error("E0501", message, item.span, "declare an input with `dtype: int32`")
-            return None
-        if not kind.integers and not beside and declared is not None and declared.dtype != "real":
-            message = f"`{name}` holds whole numbers; layers read real ones"
-            readers = "`embedding` and `one_hot` read them; what is to be read in parts is an input for each part"
-            c.sink.error("E0501", message, item.span, readers, declared_at(declared.span))
-            return None
-        return name
+        return name if beside or _fits(r, name, kind, item.span) else None
     known = [place for place in r.out.places if place in r.out.shapes]
     if name in r.out.places:
         help = suggested("", "before this one there are", known)
@@ -437,6 +440,30 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
     help = suggested(name, "before this one there are", known)
     c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
     return None
+
+
+def _fits(r: _Reader, name: str, kind: LayerKind, at: Span) -> bool:
+    """Whether layers of a kind read what `name` holds, whole numbers or real ones; E0501 where they do not."""
+    whole = r.out.whole.get(name)
+    if kind.integers and whole is None and r.out.shapes[name] is not None:
+        message = f"{article(kind.name)} {kind.name} layer reads whole numbers; `{name}` holds real ones"
+        r.c.sink.error("E0501", message, at, "declare an input with `dtype: int32`")
+        return False
+    if whole is not None and not kind.integers and kind.carries is None:
+        reading, moving = ([f"`{k.name}`" for k in KINDS if part(k)] for part in (_reads_whole, _moves_whole))
+        help = f"{' and '.join(reading)} read them, {', '.join(moving[:-1])} and {moving[-1]} move them"
+        message = f"`{name}` holds whole numbers; {article(kind.name)} {kind.name} layer reads real ones"
+        r.c.sink.error("E0501", message, at, help, declared_at(whole.span))
+        return False
+    return True
+
+
+def _reads_whole(kind: LayerKind) -> bool:
+    return bool(kind.integers)
+
+
+def _moves_whole(kind: LayerKind) -> bool:
+    return kind.carries is not None
 
 
 def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Shape:

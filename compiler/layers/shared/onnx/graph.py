@@ -174,7 +174,8 @@ class OnnxGraph:
 @dataclass
 class Writer:
     """`named`: the tensor of each layer and input; `shapes`: of a sample; `shared`: names of arrays of several layers,
-    which are initializers once; `held`: those that are initializers by now."""
+    which are initializers once; `held`: those that are initializers by now; `whole`: layers and inputs that hold whole
+    numbers."""
 
     graph: OnnxGraph
     weights: Mapping[str, Reals]
@@ -182,6 +183,16 @@ class Writer:
     named: dict[str, str] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     held: dict[str, str] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
+
+    def real(self, layer: l0.Layer, k: int) -> str:
+        """What a layer computes with as real numbers."""
+        name, x = layer.inputs[k], self.source(layer, k)
+        return (
+            self.graph.node("Cast", [x], f"{layer.name}/{name}/real", {"to": self.graph.real})
+            if name in self.whole
+            else x
+        )
 
     def values(self, layer: l0.Layer, part: str) -> Reals:
         return self.weights[layer.array(part)]

@@ -69,8 +69,12 @@ class Computed:
         return replace(self, batch=x.batch, before=x.before, after=x.after)
 
     def like(self, x: Computed) -> Computed:
-        """The same as elements of `x`, rearranged by a layer."""
+        """The same as elements of `x` that a layer gives as real numbers."""
         return replace(self, whole=False, counted=x.counted or x.whole, truth=x.truth)
+
+    def moved(self, x: Computed) -> Computed:
+        """The same as elements of `x`, moved by a layer that leaves whole numbers what they are."""
+        return replace(self, whole=x.whole, counted=x.counted, truth=x.truth).at(x)
 
     def among(self, x: Computed, ahead: int) -> Computed:
         """The same with the batch after that many axes of the graph's tensor, merged with others as in `x`."""
@@ -172,8 +176,8 @@ class LayerText:
 class Importer:
     """The model under construction. `values`: of each tensor of the graph; `uses`: its number of reads; `batch`: its
     size where the graph fixes it; `sources`: the source of each layer with one input; `attended`: the operands of each
-    `attention`; `factors`: the source and the factor of layers that multiply by a number; `reals`: integer inputs as
-    real numbers; `masks`: Boolean masks, by the additive mask that is 0 where seen and minus infinity elsewhere;
+    `attention`; `factors`: the source and the factor of layers that multiply by a number; `reals`: integers of the data
+    as real numbers; `masks`: Boolean masks, by the additive mask that is 0 where seen and minus infinity elsewhere;
     `shrunk`: constants of the batch's extent in the graph, with extent 1 here; `shown`: attention probabilities with
     other readers than the product with the values."""
 
@@ -251,7 +255,7 @@ class Importer:
         while (layer := self.made(source.name)) is not None and layer.kind == "reshape":
             source = self.sources[source.name]
         if shape != source.shape:
-            return self.layer("reshape", hint, [self.real(source)], {"shape": list(shape)}, shape).like(x).at(x)
+            return self.layer("reshape", hint, [source], {"shape": list(shape)}, shape).moved(x)
         return source.at(x)
 
     def permute(self, hint: str, x: Computed, axes: list[int]) -> Computed:
@@ -263,7 +267,7 @@ class Importer:
             axes, source = [int(inner[a]) for a in axes], self.sources[source.name]
         if axes != list(range(len(axes))):
             shape = tuple(source.shape[a] for a in axes)
-            return self.layer("permute", hint, [self.real(source)], {"axes": list(axes)}, shape).like(x).at(x)
+            return self.layer("permute", hint, [source], {"axes": list(axes)}, shape).moved(x)
         return source.at(x)
 
 

@@ -97,7 +97,7 @@ def cut(m: Importer, hint: str, x: Computed, axis: int, start: int, stop: int) -
     if (start, stop) == (0, x.shape[axis]):
         return x
     shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-    return m.layer("slice", hint, [m.real(x)], {"axis": axis, "from": start, "to": stop}, shape).like(x).at(x)
+    return m.layer("slice", hint, [x], {"axis": axis, "from": start, "to": stop}, shape).moved(x)
 
 
 def taken(m: Importer, node: Any, x: Computed, axis: int, places: Sequence[int]) -> Computed:
