@@ -12,8 +12,8 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -219,12 +219,14 @@ class Model:
         chosen = self._options(target, self._with_weights({**options, "set": set}))
         if data is None or isinstance(data, str | PathLike):
             where = None if data is None else path_of("data", data)
-            return dict(evaluate_file(self.path, chosen, where).metrics)
+            with _in_words_of_python():
+                return dict(evaluate_file(self.path, chosen, where).metrics)
         from netloom.samples import write_samples
 
         with tempfile.TemporaryDirectory(prefix="netloom-data-") as folder:
             written = write_samples(data, None, Path(folder))
-            return dict(evaluate_file(self.path, chosen, written.path).metrics)
+            with _in_words_of_python():
+                return dict(evaluate_file(self.path, chosen, written.path).metrics)
 
     @accepts(TrainedOptions)
     def predict(
@@ -243,11 +245,25 @@ class Model:
 
         samples = Path(data) if isinstance(data, str | PathLike) else data
         chosen = self._options(target, self._with_weights({**options, "set": set}))
-        return dict(predict_file(self.path, samples, chosen, outputs=names_of("layers", layers)).outputs)
+        named = names_of("layers", layers)
+        with _in_words_of_python():
+            return dict(predict_file(self.path, samples, chosen, outputs=named).outputs)
 
     def _with_weights(self, options: Mapping[str, Any]) -> dict[str, Any]:
         own = None if self._trained is None else self._trained.folder
         return {**options, "weights": own if options.get("weights") is None else options["weights"]}
+
+
+@contextmanager
+def _in_words_of_python() -> Iterator[None]:
+    """What to call where there are no weights, in place of options of the command line and a temporary file's name."""
+    from compiler.runtime.artifacts.trained import Untrained
+
+    try:
+        yield
+    except Untrained as error:
+        help = "call `fit` first, or give `weights=`, the folder of a run or a .safetensors file"
+        raise RunError(error.code, "the model has no weights: it has not been trained by `fit`", help) from None
 
 
 class _Told(Progress):

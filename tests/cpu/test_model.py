@@ -234,6 +234,16 @@ def test_lists_and_predictions() -> None:
     assert np.mean(np.argmax(scores, axis=1) == data["label"]) == model.evaluate(data)["accuracy"]
 
 
+def test_a_model_without_weights_says_what_to_call() -> None:
+    model = netloom.load(NETWORK)
+    for use in (lambda: model.predict({"x": samples(4)["x"]}), lambda: model.evaluate(samples(4))):
+        with pytest.raises(netloom.RunError, match="has not been trained by `fit`") as error:
+            use()
+        assert error.value.code == "E0916"
+        assert "call `fit` first, or give `weights=`" in str(error.value)
+        assert "/" not in str(error.value), "no temporary file is named"
+
+
 def test_a_function_sees_each_epoch_and_ends_the_training() -> None:
     rows: list[dict[str, float]] = []
 

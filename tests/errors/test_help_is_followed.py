@@ -24,6 +24,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "space_after_a_colon": [("size:10", "size: 10")],
     "uniform_weights_low_high": [("{low: -0.1, high: 0.1}", "{bound: 0.05}")],
     "if_as_a_statement": [("if v > 1: v = 0", "v = 0 if v > 1 else v")],
+    "listed_delays_in_a_block": [("2.6 ms]", "2.6 ms], round: nearest")],
     "delays_of_a_file": [("array: weight}", "array: weight, round: nearest}")],
     "mixed_without_layers": [("precision: mixed", "precision: float32")],
     "brian_uniform": [('"uniform(-65, -50)"', "{uniform: {low: -65 mV, high: -50 mV}}")],

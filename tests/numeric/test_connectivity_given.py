@@ -111,10 +111,13 @@ def test_average_pooling(tmp_path: Path) -> None:
         assert np.allclose(got[1:].reshape(-1, 2, 4, 3), 3 * images.mean(axis=(3, 5))[:-1], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("target", "rounded"), [("cpu", False), ("cpu", True), ("reference", False)])
-def test_pairs_with_weights_and_delays_of_a_table(tmp_path: Path, target: str, rounded: bool) -> None:
+@pytest.mark.parametrize(
+    ("target", "rounded", "listed"),
+    [("cpu", False, False), ("cpu", True, False), ("reference", False, False), ("cpu", True, True)],
+)
+def test_pairs_with_weights_and_delays_of_a_table(tmp_path: Path, target: str, rounded: bool, listed: bool) -> None:
     """In the order of the file, which is not that of storage; a pair that stands twice counts twice. Delays between
-    steps are rounded where that is asked for."""
+    steps are rounded where that is asked for, of a file as of a list."""
     rng = np.random.default_rng(3)
     table = np.column_stack(
         [rng.integers(0, 10, 40), rng.integers(0, 7, 40), rng.integers(-9, 9, 40) / 4, rng.integers(0, 4, 40)]
@@ -124,6 +127,9 @@ def test_pairs_with_weights_and_delays_of_a_table(tmp_path: Path, target: str, r
     written = np.column_stack([table[:, :3], np.maximum(table[:, 3] + off, 0)])
     lines = "\n".join(",".join(f"{x:g}" for x in row) for row in written)
     (tmp_path / "t.csv").write_text(f"pre,post,w,late\n{lines}\n")
+    delays = "file: t.csv, array: late"
+    if listed:
+        delays = f"value: [{', '.join(f'{late:g} ms' for late in written[:, 3])}]"
     fired = spikes(tmp_path, 10)
     expected = np.zeros((STEPS + 8, 7))
     for i, j, weight, late in table:
@@ -136,7 +142,7 @@ def test_pairs_with_weights_and_delays_of_a_table(tmp_path: Path, target: str, r
         b="size: 7",
         connect="{pairs: {file: t.csv, sources: pre, targets: post}}",
         weight="{file: t.csv, array: w}",
-        delay="{file: t.csv, array: late, round: nearest}" if rounded else "{file: t.csv, array: late}",
+        delay=f"{{{delays}, round: nearest}}" if rounded else f"{{{delays}}}",
     )
     assert np.array_equal(got, expected[:STEPS])
 

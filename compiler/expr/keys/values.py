@@ -217,9 +217,19 @@ PARAMETER = k.Block(
 INITIAL: k.Kind = k.OneOf((QUANTITY, DISTRIBUTION, k.ListOf(QUANTITY, low=1, example="[1 mV, 2 mV]"), FILE_ARRAY))
 """An initial value, a weight: one for all, a distribution, or one for each, as a list or in a file."""
 
+_TIMES = k.ListOf(TIME, low=1, example="[1 ms, 1.5 ms]")
+
 _ROUNDED_TIME = k.Block(
     "rounded time",
-    (k.required("value", TIME, "The delay.", example="value: 1.37 ms"), ROUND),
+    (
+        k.required(
+            "value",
+            k.OneOf((TIME, _TIMES)),
+            "The delay, or for given pairs one for each, as a list.",
+            example="value: 1.37 ms",
+        ),
+        ROUND,
+    ),
     doc="A delay that may be rounded to whole steps.",
     example="{value: 1.37 ms, round: nearest}",
 )
@@ -231,9 +241,7 @@ _DELAYS_IN_A_FILE = k.Block(
     example="{file: data/edges.npz, array: delay, round: nearest}",
 )
 
-DELAY: k.Kind = k.OneOf(
-    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, k.ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), _DELAYS_IN_A_FILE)
-)
+DELAY: k.Kind = k.OneOf((TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, _TIMES, _DELAYS_IN_A_FILE))
 """One delay, a distribution, or for given pairs one for each, as a list or in a file (ms)."""
 
 POPULATION_REFERENCE = k.Reference("population", "exc", TEMPLATE_KEY, ("all",))

@@ -51,6 +51,10 @@ class Trained:
         return fitting(self.weights_file, wanted, self.place)
 
 
+class Untrained(RunError):
+    """A model file whose weights nothing names."""
+
+
 def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
     """The network of a run directory or model file; with `data`, the files that it was trained on must be there.
     Raises ModelError, RunError (E0916, exit 2)."""
@@ -150,7 +154,7 @@ def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.
     place = model.network.weights
     if place is None:
         help = "give `--weights FILE`, or write `network: {weights: FILE}` into the model"
-        raise RunError("E0916", f"`{source}` says nothing of its weights", help)
+        raise Untrained("E0916", f"`{source}` says nothing of its weights", help)
     return Path(place.file.path), place
 
 

@@ -99,7 +99,11 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, what: str
 
 def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what: str) -> Delay:
     """A delay for each pair, in their order: the same for each member."""
-    c, count = family.c, given.count
+    c, count, block = family.c, given.count, mapping(node)
+    nearest = block is not None and text_of(block.get("round")) == "nearest"
+    beside = None if block is None else "file" if block.get("value") is None else "value"
+    rounding = f"`round: nearest` beside `{beside}`" if beside else "`{value: [...], round: nearest}`"
+    node = (None if block is None else block.get("value")) or node
     if not given.allowed:
         message = "delays from a list or a file need connections that are given one by one"
         c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
@@ -118,13 +122,13 @@ def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what
             return lambda env: None
     else:
         return lambda env: None
-    steps, block, own = np.zeros(len(times)), mapping(node), Sink()
-    nearest = block is not None and text_of(block.get("round")) == "nearest"
+    steps, own = np.zeros(len(times)), Sink()
     for time in np.unique(times).tolist():  # one error is reported, not one per connection
         found = steps_of(time, node.span, own, f"each {what}", step, high=MAX_DELAY, nearest=nearest)
         if found is None:
-            help = "`round: nearest` beside `file` rounds them"
-            c.sink.items += [replace(d, help=help) if block is not None and d.code == "E0601" else d for d in own.items]
+            for d in own.items:
+                also = "" if beside == "file" else f"{d.help}; "
+                c.sink.items.append(replace(d, help=f"{also}{rounding} rounds all") if d.code == "E0601" else d)
             return lambda env: None
         steps[times == time] = found
     whole = l0.Listed(tuple(steps.tolist()), node.span)
@@ -173,7 +177,8 @@ def placed_steps(value: l0.Placed, family: Family, what: str) -> l0.Placed | Non
 def one_by_one(node: Node | None) -> bool:
     """Whether delays are listed per connection: a list or an array."""
     block = mapping(node)
-    return isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
+    listed = node if block is None else block.get("value")
+    return isinstance(listed, tree.Sequence) or (block is not None and block.get("file") is not None)
 
 
 def _no_delay(env: dict[str, Any]) -> None:
