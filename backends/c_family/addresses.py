@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import compiler.ir.level2.program as l2
 from backends.kernel_ir.expr import ZERO, binary, cast, code, every, total
 from backends.kernel_ir.tree import Code
+from compiler.core.dataclass import dataclass
 
 
 def quotient(axis: l2.Axis) -> l2.Axis:

@@ -7,12 +7,13 @@ Does not: look at contents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
+from compiler.core.dataclass import dataclass
 
 Words = npt.NDArray[np.uint64]
 

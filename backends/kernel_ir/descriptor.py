@@ -10,9 +10,11 @@ Does not: hold rows, sizes or launches, which are data of the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
+
+from compiler.core.dataclass import dataclass
 
 
 class Division(StrEnum):

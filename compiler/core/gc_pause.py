@@ -12,8 +12,10 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from compiler.core.dataclass import dataclass
 
 
 @dataclass

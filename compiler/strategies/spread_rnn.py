@@ -15,9 +15,10 @@ Does not: know a program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.cost import cuda as cost
 

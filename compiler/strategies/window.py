@@ -7,8 +7,7 @@ Does not: choose a strategy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine
 
 

@@ -11,7 +11,6 @@ Does not: bound errors for other operands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level1.graph as l1
+from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine
 from compiler.tune.sites import Site
 

@@ -10,7 +10,6 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
+from compiler.core.dataclass import dataclass
 from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import compiler.expr.keys.kinds as spec
+from compiler.core.dataclass import dataclass
 from compiler.frontend.language import ROOT
 
 Schema = dict[str, Any]

@@ -9,8 +9,9 @@ Does not: choose integrators, storage, kernels or layouts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 
 # This module is the face of level 0: `import compiler.ir.level0.model as l0` gives all of its nodes.

@@ -5,7 +5,7 @@ Does not: name any backend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ Assumes / guarantees: nothing but a record. Does not: influence anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

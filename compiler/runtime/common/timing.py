@@ -11,7 +11,9 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from compiler.core.dataclass import dataclass
 
 
 def cpu_seconds() -> float:

@@ -10,8 +10,7 @@ Does not: choose a strategy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import named, rounded
 from compiler.strategies.cost.cores import Core
 from compiler.strategies.window import WindowAxis

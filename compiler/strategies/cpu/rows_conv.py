@@ -17,9 +17,10 @@ adds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants

@@ -9,8 +9,9 @@ Does not: build.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import ModelError, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Kind
