@@ -66,7 +66,7 @@ def shown(text: str, to: DType | None = None, precision: DType = F32) -> str:
         ("k // 2 + n", "nl_floordiv_i32(k, 2) + n"),
         ("n % 3", "nl_mod_i64(n, 3LL)"),
         ("n * 3 + k - 1", "n * 3 + k - 1"),
-        ("(1 if on else n) * 3", "(on ? 1LL : n) * 3"),
+        ("(1 if on else n) * 3", "(on ? 1 : n) * 3"),
         ("x * k", "x * (real)k"),
         ("1 * (k / 1.0)", "(real)k"),
         ("k + 1", "k + 1"),

@@ -67,7 +67,7 @@ LOAD = Let("real", name("x"), name("p")[code("i")])
 
 def test_a_load_stands_where_one_statement_reads_it() -> None:
     loop = For(code("i"), 0, code("n"), [LOAD, Set(name("sum"), name("x"), "+=")])
-    assert shown(inlined([loop], reads)) == ["for (nl_i64 i = 0; i < n; i++)", "    sum += p[i];"]
+    assert shown(inlined([loop], reads)) == ["for (nl_i64 i = 0; i < n; i++) sum += p[i];"]
 
 
 def test_what_is_computed_first_reads_a_load_that_nothing_else_reads() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from backends.kernel_ir import stmt
-from backends.kernel_ir.stmt import For, Kind, Let, Stmt, changed, names_of, walk
+from backends.kernel_ir.stmt import For, Kind, Let, Stmt, Style, changed, names_of, walk
 from backends.kernel_ir.tree import Index
 
 
@@ -54,6 +54,6 @@ def placed(statements: Sequence[Stmt], guards: Guards) -> list[Stmt]:
         for x in reversed(s.body):
             body = [x, *(behind(x.name.text, body) if isinstance(x, Let) else body)]
         body = behind(s.var.text, body)
-        return s if len(body) == len(s.body) else replace(s, body=body)
+        return s if len(body) == len(s.body) else replace(s, body=body, style=Style.BRACES)
 
     return behind("", changed(statements, of_loop))
