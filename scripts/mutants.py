@@ -449,6 +449,18 @@ MUTANTS = (
         ("tests/unit/test_spread_chains.py::test_matrices_that_no_block_can_have_are_spread",),
     ),
     Mutant(
+        "sums of chains on matrix units",
+        ("compiler.strategies.spread_rnn:passes",),
+        _always(0),
+        ("tests/unit/test_spread_chains.py::test_matrix_units_sum_large_matrices",),
+    ),
+    Mutant(
+        "panels of chains divided among blocks",
+        ("compiler.strategies.spread_rnn:divided",),
+        _always(0),
+        ("tests/unit/test_spread_chains.py::test_panels_are_divided_among_blocks",),
+    ),
+    Mutant(
         "chains at the same time",
         ("compiler.passes.program.persistent_rnn:_abreast",),
         _always([]),

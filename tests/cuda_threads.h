@@ -27,10 +27,14 @@ using std::min;
 struct host_place {
     unsigned x;
 };
+struct host_factors {
+    unsigned a[4], b[2];
+};
 struct host_block {
     pthread_barrier_t barrier;
     std::vector<pthread_barrier_t> warps;
     std::vector<double> given; /* by thread: what a shuffle passes on */
+    std::vector<host_factors> factors; /* by thread: of a product of a warp */
     char *chip;
 };
 static thread_local host_place threadIdx, blockIdx, gridDim, blockDim;
@@ -82,6 +86,22 @@ static inline double __ddiv_rn(double x, double y) { return x / y; }
 static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 template <class T>
 static inline T __ldcg(const T *from) { return *from; }
+template <class T>
+static inline void __stcg(T *to, T value) { *to = value; }
+
+/* mma.sync.m16n8k8 of tf32: what each thread of a warp has of both factors. */
+static inline void host_multiply(float (&sum)[4], const unsigned *a, const unsigned *b) {
+    const int lane = threadIdx.x % 32;
+    host_factors *const given = host_here->factors.data() + (threadIdx.x - lane);
+    memcpy(given[lane].a, a, 16);
+    memcpy(given[lane].b, b, 8);
+    __syncwarp();
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8; k++)
+            sum[i] += __uint_as_float(given[lane / 4 * 4 + k % 4].a[k / 4 * 2 + i / 2])
+                * __uint_as_float(given[(lane % 4 * 2 + i % 2) * 4 + k % 4].b[k / 4]);
+    __syncwarp();
+}
 
 struct host_copy_of {
     void *to;

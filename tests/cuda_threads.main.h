@@ -45,6 +45,7 @@ int main(int, char **words) {
         pthread_barrier_init(&b.barrier, nullptr, (unsigned)launch.threads);
         b.warps.resize((size_t)launch.threads / 32);
         b.given.resize((size_t)launch.threads);
+        b.factors.resize((size_t)launch.threads);
         for (pthread_barrier_t &w : b.warps) pthread_barrier_init(&w, nullptr, 32);
         b.chip = (char *)aligned_alloc(16, (size_t)launch.shared);
         memset(b.chip, 0x7f, (size_t)launch.shared);

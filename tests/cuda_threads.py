@@ -24,13 +24,18 @@ _REPLACED: Final = {
     "extern __shared__ __align__(16) char nl_chip[];": "char *const nl_chip = host_here->chip;",
     "*to = inside ? *from : (real)0;": "host_copy(to, inside ? from : nullptr, sizeof(real));",
     "*(nl_unit *)to = *(const nl_unit *)from;": "host_copy(to, from, 16);",
+    "*(nl_four *)to = inside ? *(const nl_four *)from : nl_four{};": "host_copy(to, inside ? from : nullptr, 16);",
     _GUARD.format("cp.async.commit_group;", ": "): "host_commit();",
     _GUARD.format("cp.async.wait_all;", ": "): "host_wait(-1);",
     _GUARD.format("cp.async.wait_group %0;", '"n"(MANY) : '): "host_wait(MANY);",
     "while (*(volatile nl_u32 *)arrived < met) {}": "while (host_poll(arrived) < met) {}",
     'extern "C" {\n__constant__ nl_state nl_run;\n}': "static nl_state nl_run;",
 }
-_RECIPROCAL: Final = re.compile(r'asm\("rcp\.approx\.ftz\.f32[^\n]*\n')
+_ASSEMBLER: Final = {
+    re.compile(r'asm\("rcp\.approx\.ftz\.f32[^\n]*\n'): "r = 1.0f / y;\n",
+    re.compile(r'asm\("cvt\.rna\.tf32\.f32[^\n]*\n'): "rounded = (__float_as_uint(x) + 0x1000u) & ~0x1fffu;\n",
+    re.compile(r'asm\("mma\.sync\.aligned\.m16n8k8.*?;\n', re.DOTALL): "host_multiply(sum, a, b);\n",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ def built(folder: Path, text: str, kernel: str, sanitizers: str) -> Path:
     for old, new in _REPLACED.items():
         assert old in text or kernel not in new + old, old
         text = text.replace(old, new)
-    text = _RECIPROCAL.sub("r = 1.0f / y;\n", text)
+    for pattern, new in _ASSEMBLER.items():
+        text = pattern.sub(new, text)
     begin, end = (f'#include "{HERE}/cuda_threads{x}.h"' for x in ("", ".main"))
     (folder / "kernel.cpp").write_text("\n".join((begin, text, f"#define HOST_KERNEL {kernel}", end, "")))
     flags = [

@@ -3,8 +3,10 @@
 Groups of blocks take a few samples each through all steps. A block of a group has a power of two of the outputs of each
 product, and the part of the matrices for them in shared memory; what a step gives is read by all blocks of the group
 after their barrier. Within a block, threads sum EIGHT outputs of EIGHT samples each, over a part of the terms; threads
-of a warp join their parts at once. Where several loops do not need each other, as the directions of a bidirectional
-layer, each may have a part of the processors, so that they run at the same time.
+of a warp join their parts at once. Where `numerics: {products: ...}` permits it, warps have the matrix units sum tiles
+of 16 samples by 8 outputs instead, each factor as one number of tf32 or as the sum of two (WAYS). Where several loops
+do not need each other, as the directions of a bidirectional layer, each may have a part of the processors, so that they
+run at the same time.
 
 Assumes: stages (backends/cuda/persistent/rnn_plan.py) as their outputs and panels: products that multiply the same
 values.
@@ -19,7 +21,8 @@ from dataclasses import replace
 from typing import Final
 
 from compiler.core.dataclass import dataclass
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Capabilities, Target
+from compiler.ir.space import DType
 from compiler.strategies.cost import cuda as cost
 
 EIGHT: Final = 8
@@ -31,9 +34,46 @@ THREADS: Final = 256
 RECORDS: Final = 16 << 10
 """Bytes of shared memory that the stages of a chain may take, where their number is not known."""
 _WARP: Final = 32
+_WARPS: Final = THREADS // _WARP
+STEP: Final = 4
+"""Units of terms that a warp multiplies on matrix units at once."""
+LEAST_TERMS: Final = 256
+"""A float32 sum in order of fewer terms is more exact than that of matrix units."""
+DOWN: Final = 4
+"""Tiles of samples that a warp sums on matrix units at once, at most."""
+_COLUMNS: Final = (1, 2, 4)
+"""Tiles of outputs, likewise."""
+_SAMPLES, _OUTS = 16, 8
+"""Of such a tile."""
+_LEAST_UNITS: Final = 80
+"""The first architecture with units of tf32."""
 _BANKS: Final = 32
 _LANES: Final = 8
 """Threads that read 16 bytes of shared memory each at once."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """`products`: what `numerics: {products: ...}` has to permit at least; `passes`: products of tf32 of each."""
+
+    name: str
+    products: str
+    passes: int
+
+
+WAYS: Final = (Way("spread_products_tf32", "tf32", 1), Way("spread_products_float32", "float32", 3))
+"""How matrix units make the sums of a chain, the fastest first: with the rests of both factors but for the product of
+these, the error is no larger than that of a float32 sum in order; what is not finite is NaN."""
+NAMES: Final = frozenset(w.name for w in WAYS)
+
+
+def passes(capabilities: Capabilities, precision: DType) -> int:
+    """Products of tf32 of each product of a chain that is spread, as far as the numerics permit
+    (compiler/strategies/permissions.py); 0: threads make the sums."""
+    architecture = capabilities.device.architecture
+    if precision is not DType.F32 or not architecture.startswith("sm_") or int(architecture[3:]) < _LEAST_UNITS:
+        return 0
+    return next((w.passes for w in WAYS if w.name in capabilities.strategies), 0)
 
 
 @dataclass(frozen=True)
@@ -84,7 +124,9 @@ class Arrangement:
     """How a block sums a stage: `side` panels side by side, each by `tiles` x `ways` threads, `across` tiles for all of
     its lines, of which `fold` in a warp join theirs; `part`: reals between parts of sums. `chunk` units of values of a
     panel at a time, `line` reals from sample to sample, `depth` chunks ahead. `sums`, `values`: reals that these take;
-    `once`: all panels side by side, so that sums may take the place of values."""
+    `once`: all panels side by side, so that sums may take the place of values. `columns`: tiles of outputs that a warp
+    has on matrix units (0: threads make the sums); `tiles` and `ways` then are of warps. `divided`: each of 2^divided
+    panels is summed by a part of the blocks, for 2^divided times as many outputs, and given to the others."""
 
     side: int = 1
     tiles: int = 1
@@ -99,6 +141,8 @@ class Arrangement:
     values: int = 0
     once: bool = True
     fold: int = 1
+    columns: int = 0
+    divided: int = 0
 
     @property
     def parts(self) -> int:
@@ -107,23 +151,57 @@ class Arrangement:
 
     def pitch(self, units: int) -> int:
         """Units from one line to the next one, so that threads that read at once read different banks."""
+        if self.columns:
+            whole = _in_steps(units)
+            return whole if whole % _LANES else whole + STEP
         lanes = _LANES // self.tiles if self.tiles in (1, 2, 4) else 1
         return units if lanes == _LANES else (-(-units // lanes) | 1) * lanes
 
 
-def arranged(stage: Stage, division: Division, unit: int) -> Iterator[Arrangement]:
-    """Ways to sum a stage, `unit` reals at a time, the fastest one first; the later ones take less shared memory."""
+def _in_steps(units: int) -> int:
+    return -(-units // STEP) * STEP
+
+
+def divided(stage: Stage, division: Division, real_bytes: int) -> int:
+    """The panels of a stage are divided among 2^n parts of the blocks, each of which then reads the values of one panel
+    alone: n, where that saves more than it takes, else 0."""
+    panels, members = len(stage.panels), division.members
+    alike = len({p.terms for p in stage.panels}) == 1 and all(p.products == 1 for p in stage.panels)
+    if panels not in (2, 4) or not alike or members % panels:
+        return 0
+    saved = division.each * (panels - 1) * stage.panels[0].terms * real_bytes / cost.SPREAD_BYTES
+    return panels.bit_length() - 1 if saved > cost.SPREAD_GIVEN_US else 0
+
+
+def arranged(stage: Stage, division: Division, unit: int, units: bool = False) -> Iterator[Arrangement]:
+    """Ways to sum a stage, `unit` reals at a time, the fastest one first; the later ones take less shared memory.
+    `units`: on matrix units."""
     if not stage.panels:
         yield Arrangement()
         return
-    bits, each = division.bits(stage.outs), division.each
-    units = max(-(-p.terms // unit) for p in stage.panels)
-    across = -(-(max(p.products for p in stage.panels) << bits) // EIGHT)
+    among = divided(stage, division, 16 // unit) if units else 0
+    panels = stage.panels[:1] if among else stage.panels
+    bits = division.bits(stage.outs)
+    for x in (_on_units if units else _by_threads)(panels, bits + among, division.each, unit):
+        yield replace(
+            x, divided=among, sums=max(x.sums, stage.products * _places(division.each << bits) if among else 0)
+        )
+
+
+def _places(sums: int) -> int:
+    """Reals that sums of a product take: between each 32 are some, so that those of several samples are in other
+    banks."""
+    return -(-sums // _BANKS) * (_BANKS + STEP)
+
+
+def _by_threads(panels: Sequence[Panel], bits: int, each: int, unit: int) -> Iterator[Arrangement]:
+    units = max(-(-p.terms // unit) for p in panels)
+    across = -(-(max(p.products for p in panels) << bits) // EIGHT)
     tiles = across * -(-each // EIGHT)
     if tiles > THREADS:
         return
-    passes = -(-len(stage.panels) // (THREADS // tiles))
-    side = -(-len(stage.panels) // passes)
+    passes = -(-len(panels) // (THREADS // tiles))
+    side = -(-len(panels) // passes)
     ways = min(THREADS // side // tiles, units)
     part = -(-(each << bits) // _BANKS) * _BANKS + across
     while ways > 0:
@@ -131,9 +209,34 @@ def arranged(stage: Stage, division: Division, unit: int) -> Iterator[Arrangemen
             chunk = min(units, ways * turns)
             x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth)
             x = replace(x, once=passes == 1, fold=_fold(tiles, ways, THREADS // side))
-            line = x.pitch(chunk) * unit
-            yield replace(x, line=line, sums=stage.products * x.parts * part, values=depth * side * each * line)
+            yield _sized(x, panels, each, unit)
         ways //= 2
+
+
+def _on_units(panels: Sequence[Panel], bits: int, each: int, unit: int) -> Iterator[Arrangement]:
+    units = _in_steps(max(-(-p.terms // unit) for p in panels))
+    wide = -(-(max(p.products for p in panels) << bits) // _OUTS)
+    columns = next((n for n in _COLUMNS if n >= wide), _COLUMNS[-1])
+    across = -(-wide // columns)
+    tiles = across * -(-each // (_SAMPLES * DOWN))
+    if tiles > _WARPS:
+        return
+    passes = -(-len(panels) // (_WARPS // tiles))
+    side = -(-len(panels) // passes)
+    ways = min(_WARPS // side // tiles, units // STEP)
+    part = _places(each << bits)
+    while ways > 0:
+        for turns, depth in ((2, DEPTH), (1, DEPTH), (1, 2)):
+            chunk = min(units, ways * turns * STEP)
+            x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth, columns=columns)
+            yield _sized(replace(x, once=passes == 1), panels, each, unit)
+        ways //= 2
+
+
+def _sized(x: Arrangement, panels: Sequence[Panel], each: int, unit: int) -> Arrangement:
+    """With what it takes of shared memory."""
+    line, products = x.pitch(x.chunk) * unit, sum(p.products for p in panels)
+    return replace(x, line=line, sums=products * x.parts * x.part, values=x.depth * x.side * each * line)
 
 
 def _fold(tiles: int, ways: int, threads: int) -> int:
@@ -157,16 +260,21 @@ class Room:
 
 def kept(stage: Stage, x: Arrangement, division: Division, unit: int) -> int:
     """Reals of a block's part of the matrices of a stage."""
-    bits = division.bits(stage.outs)
-    return sum((p.products << bits) * x.pitch(-(-p.terms // unit)) * unit for p in stage.panels)
+    bits, panels = division.bits(stage.outs) + x.divided, stage.panels[:1] if x.divided else stage.panels
+    return sum((p.products << bits) * x.pitch(-(-p.terms // unit)) * unit for p in panels)
 
 
 def fitting(
-    stages: Sequence[Stage], division: Division, unit: int, reals: int, matrices: Sequence[bool] = ()
+    stages: Sequence[Stage],
+    division: Division,
+    unit: int,
+    reals: int,
+    units: bool = False,
+    matrices: Sequence[bool] = (),
 ) -> tuple[list[Arrangement], Room] | None:
-    """The fastest arrangements of stages that fit together into so many reals. `matrices`: whether a stage has matrices
-    that none before it has (default: each)."""
-    ways = [list(arranged(s, division, unit)) for s in stages]
+    """The fastest arrangements of stages that fit together into so many reals. `units`: on matrix units; `matrices`:
+    whether a stage has matrices that none before it has (default: each)."""
+    ways = [list(arranged(s, division, unit, units)) for s in stages]
     for level in range(max(map(len, ways), default=0)):
         if not all(ways):
             return None
@@ -181,33 +289,44 @@ def fitting(
 
 @dataclass(frozen=True)
 class Spread:
-    """The best number of members by estimate, and microseconds."""
+    """The best number of members by estimate, microseconds, and passes of matrix units (l2.Loop)."""
 
     members: int
     microseconds: float
+    passes: int = 0
 
 
 def best(
-    stages: Sequence[tuple[Stage, int]], samples: int, real_bytes: int, device: Target, loops: int = 1
+    stages: Sequence[tuple[Stage, int]], samples: int, real_bytes: int, device: Target, loops: int = 1, passes: int = 0
 ) -> Spread | None:
     """For stages with matrices of their own, and how often each is run; None, where they do not fit. `loops`: how many
-    run at the same time, each on a part of the device."""
+    run at the same time, each on a part of the device; `passes`: of matrix units, where these may make the sums."""
     found: list[Spread] = []
     most = max(s.outs for s, _ in stages)
     reals = (device.shared_block - RECORDS) // real_bytes
     for bits in range(1, most.bit_length()):
         division = Division.of(-(-most // (1 << bits)), samples, device.processors, loops)
-        fit = division and fitting([s for s, _ in stages], division, 16 // real_bytes, reals)
-        if division and fit:
-            each = zip(stages, fit[0], strict=True)
-            time = sum(many * _microseconds(s, x, division, real_bytes, device) for (s, many), x in each)
-            found.append(Spread(division.members, time))
-    return min(found, key=lambda x: x.microseconds, default=None)
+        least = min(p.terms for s, _ in stages for p in s.panels)
+        for way in {0, passes if least >= LEAST_TERMS else 0} if division else ():
+            fit = division and fitting([s for s, _ in stages], division, 16 // real_bytes, reals, way > 0)
+            if division and fit:
+                each = zip(stages, fit[0], strict=True)
+                time = sum(many * _microseconds(s, x, division, real_bytes, device, way) for (s, many), x in each)
+                found.append(Spread(division.members, time, way))
+    return min(found, key=lambda x: x.microseconds / (cost.SPREAD_UNITS_GAIN if x.passes else 1.0), default=None)
 
 
-def _microseconds(stage: Stage, x: Arrangement, division: Division, real_bytes: int, device: Target) -> float:
-    values = division.each * sum(p.terms for p in stage.panels) * real_bytes
-    terms = sum((p.products << division.bits(stage.outs)) * p.terms for p in stage.panels)
+def _microseconds(
+    stage: Stage, x: Arrangement, division: Division, real_bytes: int, device: Target, passes: int
+) -> float:
+    bits, panels = division.bits(stage.outs) + x.divided, stage.panels[:1] if x.divided else stage.panels
+    values = division.each * sum(p.terms for p in panels) * real_bytes
+    wait = cost.SPREAD_BARRIER_US + values / cost.SPREAD_BYTES + (cost.SPREAD_GIVEN_US if x.divided else 0.0)
+    wait *= cost.waits(device)
+    if passes:
+        turns = -(-max(p.terms for p in panels) * real_bytes // (16 * STEP * x.ways)) * -(-len(panels) // x.side)
+        tiles = x.columns * min(DOWN, -(-division.each // _SAMPLES))
+        return wait + turns * (cost.SPREAD_STEP_US + passes * tiles * cost.SPREAD_TILE_US) * cost.works(device)
+    terms = sum((p.products << bits) * p.terms for p in panels)
     sums = -(-division.each // EIGHT) * EIGHT * terms * THREADS / (x.side * x.tiles * x.ways)
-    wait = (cost.SPREAD_BARRIER_US + values / cost.SPREAD_BYTES) * cost.waits(device)
     return wait + sums / cost.SPREAD_TERMS * cost.works(device)

@@ -38,8 +38,9 @@ SPREAD = [
     Network("gru", 333, 4, batch=9, masked=True),
     Network("lstm", 512, 4),
     Network("lstm", 140, 5, begun=True),
+    Network("lstm", 1024, 3, batch=20),
 ]
-"""With matrices that no block can have."""
+"""With matrices that no block can have; the last ones are summed on matrix units."""
 
 
 def lowered(model: Model, backend: CpuBackend | CudaBackend) -> Merged:

@@ -311,8 +311,7 @@ def test_explain_says_why(tmp_path: Path) -> None:
 def test_a_chain_is_a_loop(tmp_path: Path) -> None:
     """The launches of a chain are those of a Scan, not what looks like one."""
     looped = lower(network(tmp_path, SMALL[1]), capable(False), True).merged
-    device = CudaBackend().capabilities.device
-    made = chains(looped, device, {}).merged
+    made = chains(looped, CudaBackend().capabilities, {}).merged
     for before, phase, after in zip(looped.phases, made.phases, unroll_loops(made).phases, strict=True):
         assert [replace(x, samples=0, pays=False, spread=1) for x in phase.loops] == list(before.loops)
         assert all(x.samples == SMALL[1].batch for x in phase.loops)

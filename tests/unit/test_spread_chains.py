@@ -20,11 +20,12 @@ from compiler.ir.level2.batch_independence import chain_violations, product_of
 from compiler.ir.level2.dependence import Touched, touched
 from compiler.ir.level2.program import ArrayFormal, Loop, Merged, Mode, Phase
 from compiler.layout.plan_memory import overlaps, place
+from compiler.passes.pipeline.lower import lower
 from compiler.strategies.spread_rnn import EIGHT
 from tests.chain_tables import Table, in_order
 from tests.grids import diagonal
-from tests.recurrent import Network
-from tests.unit.test_chains import H200, ROOM, device_words, phase_of, program_of, scheduled, unrolled
+from tests.recurrent import Network, network
+from tests.unit.test_chains import H200, ROOM, capable, device_words, phase_of, program_of, scheduled, unrolled
 
 
 def panels_of(table: Table, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -185,6 +186,45 @@ def test_matrices_that_no_block_can_have_are_spread(tmp_path: Path) -> None:
     program = program_of(tmp_path, Network("rnn", 400, 4))
     forwards = [p.loops[0] for p in program.phases if p.loops]
     assert len(forwards) == 2 and not any(x.pays for x in forwards)  # a launch of each step is fast, too
+
+
+@pytest.mark.parametrize(
+    ("units", "numerics", "passes"),
+    [
+        (1024, {}, 3),
+        (1024, {"products": "tf32"}, 1),
+        (1024, {"products": "exact"}, 0),
+        (1024, {"precision": "float64"}, 0),
+        (512, {}, 0),
+    ],
+)
+def test_matrix_units_sum_large_matrices(tmp_path: Path, units: int, numerics: dict[str, str], passes: int) -> None:
+    """Where that is faster, for float32's products, which they make of three; they share a kernel in all phases."""
+    model = network(tmp_path, Network("lstm", units, 4))
+    merged = lower(replace(model, numerics=replace(model.numerics, **numerics)), capable(True)).merged
+    spreads = [x for p in merged.phases for x in p.loops if x.spread > 1]
+    assert {x.passes for x in spreads} <= {passes} and (spreads or not passes)
+    assert ("nl_unit_sums" in emit(merged).text) == (passes > 0)
+
+
+def test_panels_are_divided_among_blocks(tmp_path: Path) -> None:
+    """In a gradient each block reads the values of one gate, not of all four, and gives the sums to those that have
+    their points: each product of the matrix and each sum is made once."""
+    program = lower(network(tmp_path, Network("lstm", 1024, 4)), capable(True)).merged
+    words, kernels, shapes = device_words(program)[0], emit(program).kernels, shapes_of(program)
+    phase = phase_of(program, "train")
+    walks = [spread_walk(program, kernels, phase, x, words, shapes, H200.processors, ROOM) for x in phase.chains]
+    forwards, backwards = (Table.of(x) for x in walks if x is not None)
+    assert not any(s["divided"] for s in forwards.stages) and forwards.head["given"] == 0
+    n = next(n for n, s in enumerate(backwards.stages) if s["panels"])
+    head, (panels, _) = backwards.stages[n], panels_of(backwards, n)
+    assert head["divided"] == 2 and head["meets"] and sorted(panels["number"]) == [0, 1, 2, 3]
+    assert [m["panel"] for m in backwards.matrices] == [0, 1, 2, 3]
+    assert len({int(m["at"]) for m in backwards.matrices}) == 1
+    members = int(backwards.head["members"])
+    rows = 1 << int(backwards.matrices[0]["bits"])
+    assert rows == 4 << int(head["bits"]) and members // 4 * rows == 1024
+    assert backwards.head["given"] == 4 * members * 64 << int(head["bits"])
 
 
 def test_threads_of_a_warp_join_their_sums(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from backends.kernel_ir.stmt import Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
+from compiler.strategies import spread_rnn
 from compiler.strategies.cuda import (
     depthwise_conv,
     direct_conv,
@@ -98,7 +99,7 @@ _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
 
 def strategies() -> frozenset[str]:
     """Strategies that this target has."""
-    return PRODUCTS | direct.STRATEGIES | fused_attention.NAMES | {fft_conv.NAME} | LIBRARY
+    return PRODUCTS | direct.STRATEGIES | fused_attention.NAMES | spread_rnn.NAMES | {fft_conv.NAME} | LIBRARY
 
 
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:

@@ -12,14 +12,14 @@ from typing import Final
 from backends.cuda.kernels.kernel import structure
 
 NAME: Final = "nl_spread_chain"
-KEPT: Final = structure("from:u8 by_out,by_term:i8 outs,terms,at,pitch,bits,unused:i4")
-PANEL: Final = structure("values:u8 by_sample:i8 terms,at,pitch,rows,first,unused,unused_2,unused_3:i4")
+KEPT: Final = structure("from:u8 by_out,by_term:i8 outs,terms,at,pitch,bits,panel,divided,unused,unused_2,unused_3:i4")
+PANEL: Final = structure("values:u8 by_sample:i8 terms,at,pitch,rows,first,number,unused,unused_2:i4")
 STAGE: Final = structure(
     "moves,what,outs,bits,panels,side,ways,tiles,across,part,line,chunk,chunks,meets,rows,reads:i4 "
-    "products,depth,wide,terms,fold,unused,unused_2,unused_3:i4"
+    "products,depth,wide,terms,fold,columns,divided,unused:i4"
 )
 SPREAD: Final = structure(
-    "samples:i8 members,matrices,stages,record,sums,values,records,end,many,times,line,unused,unused_2,unused_3:i4"
+    "samples,given:i8 members,matrices,stages,record,sums,values,records,end,many,times,line,unused:i4"
 )
 """nl_kept, nl_panel, nl_spread_stage and nl_spread_of of templates/spread.cu.j2."""
 SPARE: Final = 4

@@ -10,6 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,12 @@ from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
 from compiler.core.dataclass import dataclass
 from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
+
+_ARRANGED: Final = (
+    *("side", "tiles", "across", "ways", "part", "chunk", "chunks"),
+    *("line", "depth", "fold", "columns", "divided"),
+)
+"""What a stage has of its Arrangement."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +76,22 @@ class _Packer:
         self.matrices: dict[object, tuple[int, npt.NDArray[np.void]]] = {}
         self.kept = 0
 
-    def _keep(self, x: ReadStage, p: _Panel, pitch: int) -> int:
-        """Where the lines of a panel begin on chip."""
-        bits = self.division.bits(x.stage.outs)
-        key = p.matrices, bits, pitch
+    def _keep(self, x: ReadStage, panels: Sequence[_Panel], pitch: int, divided: int) -> int:
+        """Where the lines of a panel, or of those that are `divided` among blocks, begin on chip."""
+        bits = self.division.bits(x.stage.outs) + divided
+        key = tuple(p.matrices for p in panels), bits, pitch
         if key not in self.matrices:
-            rows = np.zeros(len(p.factors), spread.KEPT)
+            factors = [(n, f) for n, p in enumerate(panels) for f in p.factors]
+            rows = np.zeros(len(factors), spread.KEPT)
             at = self.kept
-            for row, f in zip(rows, p.factors, strict=True):
+            for row, (n, f) in zip(rows, factors, strict=True):
                 by = (f.matrix[3], 1) if f.by_out else (1, f.matrix[3])
                 row["from"], (row["by_out"], row["by_term"]) = f.matrix[0], by
                 row["outs"], row["terms"], row["bits"] = f.outs, f.terms, bits
+                row["panel"], row["divided"] = n, divided
                 row["at"], row["pitch"] = self.kept, pitch
-                self.kept += pitch << bits
+                self.kept += 0 if divided else pitch << bits
+            self.kept += pitch << bits if divided else 0
             self.matrices[key] = at, rows
         return self.matrices[key][0]
 
@@ -116,18 +126,26 @@ class _Packer:
             values = p.factors[0].values
             pitch = a.pitch(-(-values.terms // self.unit)) * self.unit
             row["values"], row["by_sample"], row["terms"] = values.at, values.by_sample, values.terms
-            row["at"], row["pitch"] = self._keep(x, p, pitch), pitch
-            row["rows"], row["first"] = len(p.numbers) << self.division.bits(x.stage.outs), first
+            row["at"], row["pitch"] = self._keep(x, panels if a.divided else [p], pitch, a.divided), pitch
+            row["rows"], row["first"] = len(p.numbers) << self.division.bits(x.stage.outs) + a.divided, first
+            if a.divided:
+                row["number"] = p.numbers[0]
+                continue
             products[first : first + len(p.numbers)] = p.numbers
             first += len(p.numbers)
         rows, near = x.packed(), self._near(x)
         head["what"], head["outs"], head["bits"] = x.what, x.stage.outs, self.division.bits(x.stage.outs)
         head["panels"], head["products"] = len(panels), len(x.factors)
-        head["meets"], head["rows"], head["reads"] = self._meets(x), rows.nbytes, len(near)
+        head["meets"], head["rows"], head["reads"] = self._meets(x) or a.divided > 0, rows.nbytes, len(near)
         head["wide"], head["terms"] = min(a.chunk - 1, 31).bit_length(), self._whole(panels)
-        for name in ("side", "ways", "tiles", "across", "part", "line", "chunk", "chunks", "depth", "fold"):
+        for name in _ARRANGED:
             head[name] = getattr(a, name)
         return np.concatenate([y.view(np.uint8) for y in (head, rows, near, made, products)])
+
+
+def _given(stage: Stage, a: Arrangement, division: Division) -> int:
+    """Reals of the sums that the blocks of a group give to each other, for all of their points."""
+    return stage.products * (division.each << division.bits(stage.outs)) * division.members if a.divided else 0
 
 
 def spread_walk(
@@ -161,7 +179,7 @@ def spread_walk(
     packer, made = records(lambda _: Arrangement())
     beside = 2 * made.turns[-1] + spread.SPARE * BLOCK
     places = 8 * division.each * max(len(s.panels) for s in stages)
-    found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes)
+    found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes, chain.passes > 0)
     if found is None:
         return None
     ways, area = found
@@ -175,7 +193,9 @@ def spread_walk(
     head["end"], head["many"], head["times"], head["line"] = made.turns
     head["sums"], head["values"] = packer.kept, packer.kept + area.values
     head["records"] = end * real_bytes
-    whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, made.lines)])
     shared = end * real_bytes + beside + 8 * division.each * max(x.side for x in ways)
-    counters = spread.COUNTERS * (1 + division.blocks // division.members)
+    groups = division.blocks // division.members
+    head["given"] = max(_given(s, x, division) for s, x in zip(stages, ways, strict=True))
+    whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, made.lines)])
+    counters = spread.COUNTERS * (1 + groups) + groups * int(head["given"][0]) * real_bytes // 4
     return Walk(division.blocks, division.each, whole, shared, spread.NAME, BLOCK, counters)

@@ -39,7 +39,7 @@ def _persistent_rnn(context: Context, ir: Lowering) -> Lowering:
     from compiler.passes.program.persistent_rnn import chains
 
     assert ir.merged is not None
-    found = chains(ir.merged, context.capabilities.device, context.pins)
+    found = chains(ir.merged, context.capabilities, context.pins)
     return replace(ir, merged=found.merged, forks=(*ir.forks, *found.forks)).decided(found.decisions)
 
 

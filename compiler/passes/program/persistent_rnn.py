@@ -22,7 +22,7 @@ import compiler.ir.level2.batch_independence as independence
 import compiler.ir.level2.program as l2
 from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import Touched, levels, of_unit, parts_of
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Capabilities, Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
 from compiler.strategies.cost import cuda as cost
@@ -37,29 +37,37 @@ LEAST: Final = 4
 
 @dataclass
 class Chained:
-    """The program; `forks`: where a chain may also run launch by launch."""
+    """The program for a device; `passes`: as l2.Loop has them, where chains are spread; `forks`: where a chain may also
+    run launch by launch."""
 
     merged: l2.Merged
+    device: Target
+    passes: int
     decisions: list[Decision] = field(default_factory=list)
     forks: list[Fork] = field(default_factory=list)
 
 
-def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
-    found = Chained(merged)
-    if merged.order is not l2.Order.BITWISE:
-        phases = tuple(_phase(merged, p, device, pins, found) for p in merged.phases)
+def chains(merged: l2.Merged, capabilities: Capabilities, pins: Pins) -> Chained:
+    """Matrix units make the sums of all chains that are spread, or of none: they share a kernel."""
+    for passes in (spread_rnn.passes(capabilities, merged.precision), 0):
+        found = Chained(merged, capabilities.device, passes)
+        if merged.order is l2.Order.BITWISE:
+            break
+        phases = tuple(_phase(merged, p, pins, found) for p in merged.phases)
         found.merged = replace(merged, phases=phases)
+        if len({x.passes for p in phases for x in p.loops if x.pays and x.spread > 1}) < 2:
+            break
     return found
 
 
-def _phase(merged: l2.Merged, phase: l2.Phase, device: Target, pins: Pins, made: Chained) -> l2.Phase:
-    tried = [_chained(merged, phase, loop, device, pins, made) for loop in phase.loops]
+def _phase(merged: l2.Merged, phase: l2.Phase, pins: Pins, made: Chained) -> l2.Phase:
+    tried = [_chained(merged, phase, loop, pins, made) for loop in phase.loops]
     loops = [x.loop for x in tried]
     if sum(loop.spread > 1 for loop in loops) > 1:
         for group in _independent(merged, phase, loops):
-            for n, members in zip(group, _abreast([tried[n] for n in group], merged, device), strict=False):
-                beside = tuple(loops[k].name for k in group)
-                loops[n] = replace(loops[n], spread=members, beside=beside)
+            for n, part in zip(group, _abreast([tried[n] for n in group], made), strict=False):
+                beside, members = tuple(loops[k].name for k in group), part.members
+                loops[n] = replace(loops[n], spread=members, beside=beside, passes=part.passes)
                 subject = _subject(merged, phase, phase.launches[loops[n].first : loops[n].last])
                 verdict = f"{len(group)} walks at the same time, each over {members} blocks"
                 made.decisions.append(Decision("chains", subject, verdict, "they do not need each other"))
@@ -84,17 +92,19 @@ def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -
     return [x for x in found.values() if len(x) > 1]
 
 
-def _abreast(tried: Sequence[_Tried], merged: l2.Merged, device: Target) -> list[int]:
+def _abreast(tried: Sequence[_Tried], made: Chained) -> list[spread_rnn.Spread]:
     """Over how many blocks the matrices of each loop are spread where all run at the same time; none, where that does
     not fit, or one after the other takes no longer."""
     alone, together = list[float](), list[spread_rnn.Spread]()
     for x in tried:
-        part = spread_rnn.best(x.stages, x.loop.samples, merged.precision.bytes, device, len(tried))
+        part = spread_rnn.best(
+            x.stages, x.loop.samples, made.merged.precision.bytes, made.device, len(tried), made.passes
+        )
         if x.alone is None or part is None:
             return []
         alone.append(x.alone.microseconds)
         together.append(part)
-    return [x.members for x in together] if max(x.microseconds for x in together) < sum(alone) else []
+    return together if max(x.microseconds for x in together) < sum(alone) else []
 
 
 @dataclass(frozen=True)
@@ -106,22 +116,23 @@ class _Tried:
     alone: spread_rnn.Spread | None = None
 
 
-def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, device: Target, pins: Pins, made: Chained) -> _Tried:
+def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made: Chained) -> _Tried:
     body = phase.launches[loop.first : loop.last]
     links = independence.links_of(body)
     if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
         return _Tried(loop)
     sums = _sums(merged, links, loop.steps)
-    over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, device)
+    over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, made.device, passes=made.passes)
     counts = len(links) * loop.steps, len(body) * loop.steps
-    fork = _ways(f"{phase.name}/{loop.name}", counts, samples, device, sums, over)
+    fork = _ways(f"{phase.name}/{loop.name}", counts, samples, made.device, sums, over)
     way, why = taken(fork, pins)
     if len(fork.ways) > 1:
         made.forks.append(fork)
-    members = over.members if over is not None and way == SPREAD else 1
+    chosen = over if over is not None and way == SPREAD else spread_rnn.Spread(1, 0.0)
     verdict = _verdict(way, len(links), loop.steps)
     made.decisions.append(Decision("chains", _subject(merged, phase, links), verdict, why))
-    return _Tried(replace(loop, samples=samples, pays=way != LAUNCHES, spread=members), sums.stages, over)
+    runs = replace(loop, samples=samples, pays=way != LAUNCHES, spread=chosen.members, passes=chosen.passes)
+    return _Tried(runs, sums.stages, over)
 
 
 def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, independence.Product | None]:

@@ -218,6 +218,12 @@ points; measured on an H200, as what follows (lstm of 256 and gru of 512 units).
 SPREAD_BYTES, SPREAD_TERMS = 4.7e4, 1.0e5
 """Bytes of values that a block reads, which another one has just written, and terms that it adds up, in a
 microsecond."""
+SPREAD_GIVEN_US: Final = 2.0
+"""Until sums of panels that are divided among blocks are where their points are."""
+SPREAD_STEP_US, SPREAD_TILE_US = 0.35, 0.021
+"""Of a warp that has matrix units multiply 16 terms: beside its tiles; each tile and pass."""
+SPREAD_UNITS_GAIN: Final = 0.75
+"""Matrix units make the sums of a chain where they take less than this part of what threads take, by estimate."""
 
 
 def waits(device: Target) -> float:
