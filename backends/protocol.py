@@ -9,6 +9,7 @@ Does not: depend on YAML, models or files of results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +19,6 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.errors import BackendError
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Capabilities
 
 __all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance", "PlacedInstance"]

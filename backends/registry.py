@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, cast
 
 from backends.protocol import Backend, BackendError
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import did_you_mean
 
 

@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.records import not_recorded
 from compiler.runtime.artifacts.results import RunResult as Finished

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 
 Arrays = Mapping[str, npt.ArrayLike]

@@ -8,7 +8,7 @@ Does not: print loops, loads of columns or files (the backends do).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -20,7 +20,6 @@ from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
 from backends.kernel_ir.tree import Code, Index, Member, Place
 from backends.kernel_ir.types import Typed
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
 

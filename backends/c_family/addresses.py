@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
 from backends.kernel_ir.expr import ZERO, binary, cast, code, every, total
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 
 
 def quotient(axis: l2.Axis) -> l2.Axis:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -23,7 +23,6 @@ from backends.c_family.names import Namer
 from backends.kernel_ir.expr import Operand, binary, call, cast, code, cond, form, name
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
 from backends.kernel_ir.tree import Binary, Code, Number, Unary
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS, COUNTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType

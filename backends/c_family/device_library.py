@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
 import compiler.ir.level2.program as l2
 from backends.c_family.source_map import Printed, comment, fixed_order
 from backends.device import source
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 
 Target = Literal["c", "cuda", "opencl"]

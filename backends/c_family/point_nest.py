@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +25,6 @@ from backends.c_family.addresses import quotient
 from backends.kernel_ir.expr import Operand, address, call, cast, code, cond, form
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Call, Code, Number
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Num, Ref, nodes, refs, rewrite, substitute
 from compiler.expr.simplify import simplify

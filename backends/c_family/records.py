@@ -8,6 +8,7 @@ Does not: loop over entries, or say what happens where there is no room.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
@@ -15,7 +16,6 @@ from backends.c_family.cprint import STEP, Body, Symbol
 from backends.kernel_ir.expr import binary, call, cast
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 

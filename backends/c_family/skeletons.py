@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,7 +36,6 @@ from jinja2.runtime import Context
 
 from backends.kernel_ir.stmt import Frame, Stmt
 from backends.kernel_ir.tree import MARK, Code, deeper
-from compiler.core.dataclass import dataclass
 
 _SHARED: Final = "backends.c_family"
 _CALLED: Final = ("variable_begin", "name", "lparen", "string", "rparen", "variable_end")

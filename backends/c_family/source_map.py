@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, read, row_struct
@@ -18,7 +19,6 @@ from backends.kernel_ir.layout import broken, remark
 from backends.kernel_ir.stmt import Remark, Stmt, marked_lines, used
 from backends.kernel_ir.verify import verify
 from backends.protocol import BackendError
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, refs, show, substitute
 

@@ -9,6 +9,7 @@ Does not: print the statements at a synapse (the backends do).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jinja2 import Environment
 
@@ -20,7 +21,6 @@ from backends.kernel_ir.expr import call, code, cond, form
 from backends.kernel_ir.stmt import For, Let, Stmt, names_of
 from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
-from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

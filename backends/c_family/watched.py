@@ -7,13 +7,12 @@ Does not: look at contents.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 
 Words = npt.NDArray[np.uint64]
 

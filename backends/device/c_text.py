@@ -19,6 +19,7 @@ import operator
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -31,7 +32,6 @@ from backends.device import elementary, precisions
 from backends.device.elementary import Elementary, Primitives
 from backends.device.precisions import PRECISIONS
 from backends.kernel_ir.expr import ZERO, call, cast
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_text
 

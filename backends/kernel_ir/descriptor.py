@@ -10,11 +10,9 @@ Does not: hold rows, sizes or launches, which are data of the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
-
-from compiler.core.dataclass import dataclass
 
 
 class Division(StrEnum):

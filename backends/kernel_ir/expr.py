@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import backends.kernel_ir.tree as ir
 from backends.kernel_ir.tree import Binary, Braces, Call, Cast, Code, Every, Member, Number, Select, Unary, Variable
 from backends.kernel_ir.types import Typed, typed
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 
 _TYPE: Final = r"(?:const )?(?:nl_[iu](?:8|32|64)|nl_bfloat|real|int|float|double|bool|char)(?: \*)?"

@@ -10,7 +10,7 @@ Does not: change statements (the passes of the backends do).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from backends.kernel_ir.expr import ONE, Operand, code
 from backends.kernel_ir.layout import Line, broken, remark
 from backends.kernel_ir.tree import BODY, MARK, NONE, Code, Index, Place, Printed, Select, deeper, plain, rebuilt
 from backends.kernel_ir.types import Type, Typed, typed
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 
 

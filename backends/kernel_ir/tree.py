@@ -11,10 +11,10 @@ Does not: parse (expr.py), or know functions of targets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from backends.kernel_ir.types import Type
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 
 ATOM, SIGN, PRODUCT, SUM, SHIFT, COMPARE, BITAND, BITOR, AND, OR, COND = range(11, 0, -1)

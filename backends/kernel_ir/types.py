@@ -7,11 +7,10 @@ Does not: know sizes, or fields of structures.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 
 REAL: Final = "real"

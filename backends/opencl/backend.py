@@ -8,6 +8,7 @@ Does not: decide anything about the model; import PyOpenCL before something is c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import compiler.ir.level2.program as l2
@@ -18,7 +19,6 @@ from backends.opencl.emit import emit
 from backends.opencl.library import compiler_of
 from backends.opencl.load import OpenclInstance
 from backends.protocol import Artifact, Capabilities
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import write_text
 from compiler.layout.plan_memory import place
 

@@ -10,6 +10,7 @@ Does not: compile (compile.py), or print tables (they are data).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -24,7 +25,6 @@ from backends.opencl.events import SKELETONS, record
 from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
 from backends.opencl.propagate import propagate
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 
 _RESERVED: Final = frozenset({"half", "kernel", "global", "local", "constant", "private", "uniform", "pipe", "complex"})

@@ -11,6 +11,7 @@ Does not: drain record buffers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,6 @@ from backends.opencl.device import device_of
 from backends.opencl.kernel import GROUP, items
 from backends.opencl.library import context_of, library, name_of
 from backends.protocol import AnyArray, Artifact, BackendError, PlacedInstance
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, padded, place, written

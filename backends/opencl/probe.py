@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ import numpy as np
 
 from backends.opencl.library import OPTIONS, built, compiler_of, context_of, library
 from compiler.core.cache import cache_folder, find_value, keep_value
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 
 _TEXT: Final = """

@@ -9,7 +9,7 @@ Does not: allocate arrays (load.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -23,7 +23,6 @@ from backends.reference.nest import run_nest
 from backends.reference.propagate import run_propagate
 from backends.reference.record import run_emit_scheduled, run_record_events, run_record_trace
 from backends.reference.row import Row
-from compiler.core.dataclass import dataclass
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.space import DType
 

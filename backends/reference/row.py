@@ -9,7 +9,7 @@ Does not: allocate, or depend on phases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray
-from compiler.core.dataclass import dataclass
 
 
 class InterpretError(Exception):

@@ -7,13 +7,13 @@ rows: sources ascending, in each row targets ascending.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.connect.keys import rule, two
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Neurons, Place, Rows, Setting, pair
-from compiler.core.dataclass import dataclass
 from compiler.expr.keys.kinds import instead, switch
 from compiler.expr.keys.values import COUNT, POSITIVE
 

@@ -9,9 +9,9 @@ Does not: order or store connections (the backends sort rows that are drawn).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Cond, Expr, Num, Ref
 
 SOURCE: Final = Ref("i")

@@ -8,7 +8,7 @@ Does not: read files (the frontend fills a Place), or draw connections (the back
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Protocol
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.connect.drawing import Drawing
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr
 from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.ir.space import DType

@@ -9,14 +9,13 @@ Does not: find places in the file (frontend/build/projections/storage.py), or ma
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form, rule_of
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs, substitute
 from compiler.expr.inline import named
 from compiler.expr.simplify import has_random

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Final
-
-from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

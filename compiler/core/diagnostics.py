@@ -11,13 +11,12 @@ Does not: print, colour or exit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 
 

@@ -12,10 +12,8 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
-
-from compiler.core.dataclass import dataclass
 
 
 @dataclass

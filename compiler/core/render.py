@@ -13,9 +13,9 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, Related, Severity
 from compiler.core.source import NOWHERE, Origin, Span
 

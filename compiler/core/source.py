@@ -9,11 +9,9 @@ Does not: read files, decode text or render anything.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
-
-from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,9 @@ Grammar (a subset of Python's): numbers, quantities (`20 ms` in source), names, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, cast
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 
 

@@ -32,13 +32,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
-
-from compiler.core.dataclass import dataclass
 
 DimensionRule = Literal["pure", "same", "ratio", "any", "sqrt", "select"]
 KindRule = Literal["real", "int", "bool", "same", "select", "cast_real", "cast_int"]

@@ -10,9 +10,9 @@ Does not: check the bodies; copy an argument that draws random numbers (such a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, rewrite, substitute, with_children
 from compiler.expr.functions import FUNCTIONS

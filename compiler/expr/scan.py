@@ -15,11 +15,10 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Container
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.expr.units import UNITS, unit_meant, unit_word
 
 MAX_LENGTH: Final = 10_000

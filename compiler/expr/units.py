@@ -18,12 +18,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul, truediv
 from types import MappingProxyType
 from typing import Final
-
-from compiler.core.dataclass import dataclass
 
 Exponent = int | Fraction
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.files.broken import damage_as_value_error
 from compiler.files.csv_files import csv_headers, read_columns, read_table
 from compiler.files.guard import expands, regular

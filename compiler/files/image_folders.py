@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.core.cache import cache_folder, find_value, keep_value
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 
 IMAGES: Final = "images"

@@ -11,7 +11,7 @@ Does not: read files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, children, refs
 from compiler.layers import KIND, MAP
 from compiler.layers.shared.elements import whole_elements

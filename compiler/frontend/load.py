@@ -12,13 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.build.goal import check_goal

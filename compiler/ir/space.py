@@ -10,9 +10,8 @@ Does not: depend on kernels, models or targets; name arrays of layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-
-from compiler.core.dataclass import dataclass
 
 
 class DType(StrEnum):

@@ -38,7 +38,6 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.core.symbols import PATTERN, Sym, spelled
@@ -90,7 +89,7 @@ def classes() -> tuple[Mapping[str, type[Any]], Mapping[type[Any], str]]:
     return by_name, {cls: name for name, cls in by_name.items()}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Shown:
     name: str
     hint: Any

@@ -10,13 +10,12 @@ Does not: choose a strategy.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.keys.kinds import Field, Kind, ListOf, choice, required
 from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.ir.space import Affine, along

@@ -9,9 +9,9 @@ Does not: count memory of a target outside the arenas (code, tables, scratch mem
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, lifetimes, padded, sharing
 

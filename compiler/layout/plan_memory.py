@@ -11,12 +11,12 @@ Does not: allocate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import meeting, touched
 from compiler.ir.space import Role
 

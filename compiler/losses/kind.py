@@ -8,6 +8,7 @@ Does not: differentiate (the graph is differentiated as a whole), or read files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.keys.kinds import Alternative, Block, Flag, Value
 from compiler.ir.level1.builder import GraphBuilder
 

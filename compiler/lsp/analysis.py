@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.load import Loaded, load_steps

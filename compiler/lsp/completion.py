@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import compiler.expr.keys.kinds as spec
-from compiler.core.dataclass import dataclass
 from compiler.expr.units import UNITS
 from compiler.frontend.schema.json_schema import hover
 from compiler.frontend.yaml.tree import Mapping

@@ -7,12 +7,12 @@ Does not: talk to a client.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from lsprotocol import types as lsp
 from pygls import uris
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.resources import library_path
 from compiler.core.source import SourceFile, Span

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
 from compiler.connect import rule_of
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import bytes_text
 from compiler.core.source import Span
 from compiler.expr.ast import show, substitute

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import bytes_text
 from compiler.expr.ast import show
 from compiler.expr.functions import FUNCTIONS

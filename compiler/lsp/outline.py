@@ -10,10 +10,9 @@ Does not: report mistakes (compiler/frontend/yaml does).
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import SourceFile, Span
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.core_schema import Unreadable

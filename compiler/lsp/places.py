@@ -8,8 +8,8 @@ Does not: check.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from compiler.core.dataclass import dataclass
 from compiler.expr.keys.kinds import Alternative, Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.merge import child_kind

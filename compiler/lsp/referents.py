@@ -9,9 +9,9 @@ Does not: look at other files or the library: a definition is told by its refere
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.frontend.yaml.tree import Node
 from compiler.lsp.outline import Path
 from compiler.lsp.places import keys_of, node_at, texts_of

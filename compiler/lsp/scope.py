@@ -9,11 +9,11 @@ Does not: check.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import ModelError, Sink
 from compiler.expr.functions import FUNCTIONS
 from compiler.frontend.build.places.names import MEANINGS

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.resources import library_path
 from compiler.core.source import SourceFile
 from compiler.frontend.resolve.use import LibraryFinder

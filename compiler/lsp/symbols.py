@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import NAME, Expression, Name, Pattern, Reference, Statement, Value
 from compiler.frontend.yaml.tree import Scalar, within

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.yaml.tree import Mapping

@@ -10,12 +10,12 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError, did_you_mean
 from compiler.runtime.artifacts.records import fault_of
 from compiler.runtime.artifacts.safetensors import read_weights

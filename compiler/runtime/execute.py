@@ -14,7 +14,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
 from typing import Any, Final
@@ -23,7 +23,6 @@ import compiler.ir.level0.model as l0
 import compiler.runtime.artifacts.checkpoint as checkpoints
 from backends.protocol import Artifact, BackendError, Instance
 from backends.stopwatch import machine
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import write_text
 from compiler.core.render import render

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

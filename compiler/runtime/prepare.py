@@ -9,7 +9,7 @@ Does not: compile.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,6 @@ import compiler.ir.level0.model as l0
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError, Related, RunError, Sink, did_you_mean
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.passes.pipeline.lower import Lowered, lower

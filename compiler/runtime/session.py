@@ -6,10 +6,10 @@ Does not: act.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.runtime.artifacts.checkpoint import Position
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop

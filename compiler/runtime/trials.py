@@ -12,6 +12,7 @@ Does not: read samples (compiler/runtime/training/feed.py) or train.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,6 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.frontend.build.trials.copies import COUNTER
 from compiler.ir.space import Role, array_name, own_array

@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,6 @@ from backends.protocol import Backend, Instance
 from backends.registry import backend as backend_of
 from backends.stopwatch import limits, made_with, seconds
 from compiler.core.cache import find_value, keep_value
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.names import listed
 from compiler.core.source import Span

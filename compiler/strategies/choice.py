@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim

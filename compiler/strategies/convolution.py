@@ -8,11 +8,11 @@ Does not: choose a strategy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.window import WindowAxis, window_axis

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine, along
 from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if, rounded
 from compiler.strategies.convolution import convolution, weight_gradient

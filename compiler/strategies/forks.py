@@ -9,8 +9,8 @@ Does not: measure (compiler/tune/forks.py does, by whole steps).
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.pins import Pins
 
 

@@ -11,12 +11,11 @@ Does not: change tensors in the middle of a program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key

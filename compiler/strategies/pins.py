@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr, Ref, show, substitute
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine

@@ -17,10 +17,9 @@ Does not: know a program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.ir.space import DType
 from compiler.strategies.cost import cuda as cost

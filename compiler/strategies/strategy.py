@@ -11,11 +11,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, NotApplicable, Problem
 
 Match = Callable[[Problem], Choice]

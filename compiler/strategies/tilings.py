@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, rounded
 
 MOST_TILES: Final = 1 << 24

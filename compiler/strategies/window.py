@@ -7,7 +7,8 @@ Does not: choose a strategy.
 
 from __future__ import annotations
 
-from compiler.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from compiler.ir.space import Affine
 
 

@@ -12,10 +12,9 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.sweep.pool import DIED, Pool
 from compiler.sweep.prune import Watch

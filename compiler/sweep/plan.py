@@ -13,13 +13,12 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError, Sink
 from compiler.core.source import SourceFile
 from compiler.core.version import VERSION

@@ -16,11 +16,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import get_context
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from compiler.core.dataclass import dataclass
 from compiler.sweep.prune import Watch
 from compiler.sweep.trial import Job, Row, Trial, row_of, run_trial
 

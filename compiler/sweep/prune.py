@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.runtime.common.progress import Progress
 

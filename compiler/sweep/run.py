@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import leftovers, make_folder, only_one, remove_leftover
 from compiler.runtime.common.options import Options
 from compiler.sweep.plan import Plan, plan

@@ -12,10 +12,10 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import new_file, write_text
 from compiler.core.strict_json import dumps
 from compiler.files.parquet_files import parquet_bytes

@@ -12,11 +12,10 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import NetloomError
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import Progress

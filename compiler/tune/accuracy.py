@@ -11,6 +11,7 @@ Does not: bound errors for other operands.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -18,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine
 from compiler.tune.sites import Site
 

@@ -13,9 +13,9 @@ Does not: measure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, text_of
 from compiler.tune.measure import Measured

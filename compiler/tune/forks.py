@@ -9,8 +9,8 @@ Does not: measure contractions; run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.forks import Fork
 from compiler.tune.whole import SLACK
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backends.protocol import Backend
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import write_text
 from compiler.core.names import listed

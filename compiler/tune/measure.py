@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -31,7 +31,6 @@ from backends.errors import NoAlgorithm
 from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, toolchain
 from compiler.core.cache import cache_folder, find_value, keep_value
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE
 from compiler.core.version import VERSION
 from compiler.ir.level2.target import Capabilities

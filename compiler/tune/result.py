@@ -9,11 +9,10 @@ Does not: measure, choose or print.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic
 
 

@@ -9,11 +9,11 @@ Does not: measure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import prod
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.ir.space import DType

@@ -9,9 +9,9 @@ Does not: know which contractions there are (compiler/tune/only.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 
 

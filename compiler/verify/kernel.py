@@ -22,12 +22,11 @@ Does not: look at arrays and numbers (program.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children, refs
 from compiler.expr.functions import CONSTANTS, COUNTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType

@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +33,6 @@ from backends.cache import place_of, without_comments
 from backends.cpu.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import find_files, keep_files
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import scratch_folder, unwritable, write_text
 from compiler.core.source import Span

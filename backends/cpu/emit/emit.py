@@ -41,6 +41,7 @@ block between `{% set helpers %}` and `{% endset %}` is put at file scope before
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, of_row
@@ -77,7 +78,6 @@ from backends.kernel_ir.stmt import (
     when,
 )
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from backends.cpu.kernels.kernel import SKELETONS
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.cpu.run.loops import loops_of
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import write_bytes
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place

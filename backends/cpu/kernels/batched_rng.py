@@ -10,7 +10,7 @@ Does not: batch Poisson and binomial counts, whose number of words is not known 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -20,7 +20,6 @@ from backends.c_family.point_nest import rewritten
 from backends.kernel_ir.expr import call, cast, code, form, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Expr, Num, Ref, calls
 from compiler.expr.functions import COUNTS
 from compiler.ir.space import DType

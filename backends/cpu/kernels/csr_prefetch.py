@@ -11,7 +11,7 @@ Does not: print the statements at a synapse (propagate.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, columns, mentioned
@@ -20,7 +20,6 @@ from backends.cpu.kernels.kernel import opened
 from backends.kernel_ir.expr import call, cast, code, form, member, name
 from backends.kernel_ir.stmt import Do, For, Leave, Let, Set, Stmt, Struct, While, names_of, when
 from backends.kernel_ir.tree import After, Code, Unary
-from compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -25,7 +25,6 @@ from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import For, If, Let, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Num, Ref, refs
 from compiler.ir.space import DType
 

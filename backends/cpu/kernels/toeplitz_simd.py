@@ -11,6 +11,7 @@ Does not: print the plain walk (backends/c_family/synapse_walk.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,6 @@ from backends.cpu.kernels.batched_rng import has_draws
 from backends.kernel_ir.expr import call, code, cond, form, name
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs
 
 LANES: Final = 16

@@ -9,13 +9,13 @@ Does not: run them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 
 Words = npt.NDArray[np.uint64]
 

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,6 @@ from backends.cuda.device.library import Library
 from backends.cuda.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import find_files, keep_files
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import scratch_folder, write_bytes, write_text
 from compiler.core.source import Span
 

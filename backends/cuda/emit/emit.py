@@ -12,7 +12,7 @@ Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geomet
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import backends.cuda.kernels.contract as contracts
@@ -45,7 +45,6 @@ from backends.cuda.waves.waves import (
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.kernel_ir.verify import verify
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
 from compiler.layers.shared.context import HIDDEN

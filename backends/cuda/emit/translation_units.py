@@ -15,13 +15,13 @@ Does not: depend on sizes or rows: parts follow from the templates alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, shared_name
 from backends.cuda.persistent.rnn import chained_templates
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     depthwise_conv,

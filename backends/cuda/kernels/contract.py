@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from backends.kernel_ir.descriptor import CompiledFunction
 from backends.kernel_ir.expr import ONE, Operand, braces, cast, code, form, name, total
 from backends.kernel_ir.stmt import Let, Set, Stmt
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 from compiler.strategies import spread_rnn
 from compiler.strategies.cuda import (

@@ -13,6 +13,7 @@ numbers of blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -35,7 +36,6 @@ from backends.cuda.kernels.stores import (
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, form, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, constants, when
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     depthwise_conv,

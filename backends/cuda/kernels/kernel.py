@@ -11,7 +11,7 @@ Does not: print bodies (nests/nest.py, events.py) or files (backends/cuda/emit/e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,6 @@ from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, ZERO, Operand, call, cast, code, form, name, total
 from backends.kernel_ir.inline import inlined
 from backends.kernel_ir.stmt import Block, Definition, Do, For, Kind, Let, Stmt, Text, names_of
-from compiler.core.dataclass import dataclass
 
 SKELETONS: Final = Skeletons("backends.cuda")
 BLOCK: Final = 256

@@ -9,6 +9,7 @@ Does not: choose how threads share work (launch_geometry.py), or launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,6 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200

@@ -9,7 +9,7 @@ Does not: sum, or choose which sums a thread has.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -19,7 +19,6 @@ from backends.cuda.kernels.nests.nest import NEIGHBOURS, NestPrinter
 from backends.kernel_ir.expr import Operand, braces, call, cast, code, every, form, member, name
 from backends.kernel_ir.stmt import Closure, Do, For, Kind, Leave, Let, Set, Stmt, Struct, constants, moved, when
 from backends.kernel_ir.tree import Code
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs
 
 MOMENTS: Final = ("mean", "square", "weight")

@@ -10,6 +10,7 @@ Does not: print the statements at a synapse (propagate.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -23,7 +24,6 @@ from backends.kernel_ir.stmt import Do, For, Frame, If, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Passing
-from compiler.core.dataclass import dataclass
 
 WIDE: Final = 6
 """Synapses that a thread reads before it works on them."""

@@ -9,11 +9,11 @@ Does not: list the links of all steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import Product, bound, extent_of, links_of, nest_of, numbers, product_of
 from compiler.ir.space import Role
 

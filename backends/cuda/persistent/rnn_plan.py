@@ -13,12 +13,11 @@ Does not: number or place data (rnn_table.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.persistent.rnn_links import Link, Links, Place, Span, chain_links, place_of, spans_read, whole_of
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import nest_of
 from compiler.ir.space import DType, Role
 

@@ -9,6 +9,7 @@ Does not: know what is in a record, but that its first word begins with how many
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,6 @@ from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent.rnn import MOVE
 from backends.cuda.persistent.rnn_plan import Stage
 from backends.cuda.persistent.rnn_stages import ReadChain, ReadStage
-from compiler.core.dataclass import dataclass
 
 Record = npt.NDArray[np.uint8]
 

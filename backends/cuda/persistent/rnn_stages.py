@@ -9,7 +9,7 @@ Does not: divide work among blocks (rnn_table.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent.rnn_links import Link
 from backends.cuda.persistent.rnn_plan import Schedule, Shapes, Stage, row_bytes
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import Product, apart, nest_of, product_of
 
 

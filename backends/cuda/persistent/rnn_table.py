@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from backends.cuda.persistent.rnn_plan import Shapes
 from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import padded
 
 

@@ -9,7 +9,7 @@ Does not: sum; depend on sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
@@ -21,7 +21,6 @@ from backends.cuda.kernels.nests.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
 from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, names_of
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import nest_of, product_of
 
 

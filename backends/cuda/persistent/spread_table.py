@@ -10,6 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,6 @@ from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.dataclass import dataclass
 from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
 
 _ARRANGED: Final = (

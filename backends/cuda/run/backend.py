@@ -8,6 +8,7 @@ Does not: decide anything about the model; import PyCUDA before something is loa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.cuda.run.load import APART, RECORDED_STEPS, CudaInstance
 from backends.manifest import manifest
 from backends.protocol import Artifact, BackendError, Capabilities
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import copy_file, write_text
 from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import place

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from statistics import median
@@ -23,7 +23,6 @@ import compiler.ir.level2.program as l2
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.waves.waves import ARGUMENTS
-from compiler.core.dataclass import dataclass
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""

@@ -8,13 +8,13 @@ Does not: know what a library computes (cublaslt.py, cudnn.py).
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from backends.packages import installed
 from backends.protocol import BackendError
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType
 from compiler.strategies.cuda.vendor.libraries import ALIGNED
 

@@ -8,7 +8,7 @@ Does not: run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +41,6 @@ from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counte
 from backends.errors import BackendError, NoAlgorithm
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import beside, conflicts, launched, paired, touched
 from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import Placement, overlaps

@@ -11,6 +11,7 @@ Does not: choose blocks (waves.py).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,6 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import structure
 from backends.cuda.kernels.launch_geometry import propagated
 from backends.cuda.kernels.launch_work import Words, Work
-from compiler.core.dataclass import dataclass
 from compiler.layout.write_tables import with_columns
 
 SOURCES: Final = 32

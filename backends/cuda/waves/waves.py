@@ -15,7 +15,7 @@ Does not: decide whether this is faster than a graph of single launches (backend
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -33,7 +33,6 @@ from backends.cuda.waves.shared_deliveries import WORDS, shared_delivery
 from backends.kernel_ir import tree
 from backends.kernel_ir.descriptor import Compiled
 from backends.kernel_ir.stmt import Stmt, trees, walk
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import Launched, Pairs
 from compiler.ir.level2.target import Target
 from compiler.layout.write_tables import with_columns

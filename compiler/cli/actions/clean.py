@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from compiler.core.cache import cache_folder
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import bytes_text, leftovers, remove_leftover
 from compiler.runtime.artifacts.build_folder import is_build_folder

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.files.array_files import Header, headers, read_array
 

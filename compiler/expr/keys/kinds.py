@@ -12,11 +12,11 @@ the user chooses; a *one-key map* chooses among alternatives (`{uniform: {low: 0
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property
 from types import MappingProxyType
 
-from compiler.core.dataclass import dataclass
 from compiler.expr.units import DIMENSIONLESS, Dimension
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

@@ -9,10 +9,10 @@ Does not: read the YAML file or expand anything (frontend/load.py, frontend/reso
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.expr.keys.kinds import Block
 from compiler.expr.types import Kind

@@ -17,13 +17,12 @@ Does not: name layers other than the last, or inspect the kind of a layer.
 from __future__ import annotations
 
 from collections.abc import Mapping as Params
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 import compiler.frontend.yaml.tree as tree
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin
 from compiler.expr.parse import parse_signature

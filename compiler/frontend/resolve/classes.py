@@ -8,9 +8,8 @@ Does not: report a class of a population without a declaration: it is a tag.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.core.source import Origin
 from compiler.expr.keys.kinds import Kind

@@ -17,10 +17,10 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from collections.abc import Mapping as Mapping_
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.names import numbered_name
 from compiler.core.source import Span
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_items, without

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Params
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.frontend.yaml.tree as tree
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin, Span
 from compiler.frontend.language.network import BLOCK_SETTINGS

@@ -10,10 +10,9 @@ Does not: check keys or names, or substitute values of parameters in expressions
 from __future__ import annotations
 
 from collections.abc import Mapping as Settings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin
 from compiler.frontend.language import ROOT

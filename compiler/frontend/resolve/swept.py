@@ -13,9 +13,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Settings
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.resolve.choices import choose

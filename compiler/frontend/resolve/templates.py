@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Mapping as Params
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import Origin, Span
 from compiler.expr.ast import Call, Expr, children, refs

@@ -10,11 +10,10 @@ Does not: check blocks against the language.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, Sink, did_you_mean
 from compiler.core.resources import library_path
 from compiler.core.source import Origin, SourceFile, Span

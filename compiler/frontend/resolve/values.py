@@ -8,10 +8,9 @@ Does not: depend on the purpose of a value.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num

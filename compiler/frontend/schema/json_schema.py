@@ -13,14 +13,13 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import compiler.expr.keys.kinds as spec
-from compiler.core.dataclass import dataclass
 from compiler.frontend.language import ROOT
 
 Schema = dict[str, Any]

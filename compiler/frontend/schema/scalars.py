@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 import compiler.expr.keys.kinds as spec
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink, did_you_mean, letters_of
 from compiler.core.source import Span
 from compiler.frontend.schema.wording import allowed, elsewhere, found

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import Final
 
 import yaml
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import SourceFile, Span
 

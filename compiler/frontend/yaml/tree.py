@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Origin, Span
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.core_schema import Value

@@ -10,7 +10,7 @@ Does not: depend on the language's keys. An alias gives the identical node, not 
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,6 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.core.source import SourceFile, Span

@@ -10,13 +10,13 @@ Does not: fold norms (runtimes do), or export training.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import write_bytes
 from compiler.expr.ast import Ref, substitute

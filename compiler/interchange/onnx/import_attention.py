@@ -10,12 +10,11 @@ Does not: cache keys and values between calls.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from compiler.core.dataclass import dataclass
 from compiler.interchange.onnx.import_batch import extents, relaid, reshape_target
 from compiler.interchange.onnx.import_products import plain_product, plain_scores
 from compiler.layers.shared.context import HIDDEN

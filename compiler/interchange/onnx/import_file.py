@@ -14,12 +14,12 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import ModelError, RunError
 from compiler.core.disk import new_file
 from compiler.core.yaml_text import quoted

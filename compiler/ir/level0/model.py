@@ -9,9 +9,8 @@ Does not: choose integrators, storage, kernels or layouts.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 
 # This module is the face of level 0: `import compiler.ir.level0.model as l0` gives all of its nodes.

@@ -6,13 +6,12 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref
 from compiler.ir.level0.spiking import Handler, InputDecl, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl

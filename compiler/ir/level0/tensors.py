@@ -6,10 +6,9 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 from compiler.ir.level0.spiking import Set

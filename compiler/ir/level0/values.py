@@ -5,10 +5,9 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 

@@ -10,14 +10,13 @@ Does not: define layouts, kernels, arenas or targets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import mul
 from types import MappingProxyType
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 from compiler.ir.space import Affine, plain_dim

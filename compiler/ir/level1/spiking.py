@@ -8,13 +8,12 @@ Does not: decide (passes/model/lower_model.py), or know arrays or kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr
 from compiler.ir.level1.synapses import SynapseCell
 

@@ -8,12 +8,11 @@ Does not: know members of families, their values or their arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr, Ref
 from compiler.ir.level1.cells import DerivedScalar, Propagator
 

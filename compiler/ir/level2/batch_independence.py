@@ -10,11 +10,10 @@ Does not: analyse more than index maps: an access through data is never separate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.space import DType
 

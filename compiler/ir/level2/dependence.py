@@ -12,7 +12,7 @@ of a batch access is another question (batch_independence.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Binary, Expr, Num, Ref
 
 Ints = npt.NDArray[np.int64]

@@ -7,12 +7,11 @@ Does not: say what names mean (formals of the kernel do).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 from compiler.ir.space import DType

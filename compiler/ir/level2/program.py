@@ -16,7 +16,7 @@ Global names readable in every body: `step` (i64, the step that runs, from 1; 0 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from math import prod
@@ -26,7 +26,6 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 

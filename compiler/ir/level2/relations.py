@@ -7,9 +7,9 @@ Does not: make the arrays (passes/relations), or print the walk (backends).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr
 from compiler.ir.level2.nests import FindsFormals, Word
 from compiler.ir.space import DType

@@ -5,7 +5,7 @@ Does not: name any backend.
 
 from __future__ import annotations
 
-from compiler.core.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

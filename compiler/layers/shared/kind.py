@@ -8,14 +8,13 @@ Does not: read files (the frontend fills a Place), or order layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.layers.shared.keys import FUNCTION, INPUTS, LAYER_REFERENCE
 from compiler.layers.shared.onnx.graph import Writer

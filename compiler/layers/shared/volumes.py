@@ -13,9 +13,10 @@ Does not: share copies between layers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine
 from compiler.layers.shared.context import X0, Context, ints, moved, reshape
 from compiler.layers.shared.windows import SPATIAL, index

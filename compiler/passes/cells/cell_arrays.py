@@ -15,12 +15,12 @@ Does not: initialise other arrays, or read past state (synapse_rows).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Ref

@@ -12,12 +12,12 @@ Does not: interpret sources; order drives with different targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import model_name, printed, symbol
 from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.spiking import SpikingGraph

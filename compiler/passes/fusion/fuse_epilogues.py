@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 

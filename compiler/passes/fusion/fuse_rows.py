@@ -14,11 +14,10 @@ Does not: join reductions that a strategy computes, or change the graph: lower_t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere

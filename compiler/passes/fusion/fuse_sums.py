@@ -10,9 +10,9 @@ Does not: join contractions that a strategy computes, or change the graph: lower
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.simplify import has_random
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
 from compiler.passes.program.decisions import Decision

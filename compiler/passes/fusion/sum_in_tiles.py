@@ -19,11 +19,10 @@ Does not: choose strategies; change anything where the bits of targets are the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.functions import ROUNDED
 from compiler.ir.space import Affine, along, plain_dim

@@ -18,12 +18,11 @@ Does not: choose strategies, or join the choice with the maximum (fuse_rows does
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import FIRST
 from compiler.ir.space import plain_dim

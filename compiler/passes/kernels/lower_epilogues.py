@@ -10,11 +10,10 @@ Does not: choose what is fused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, substitute
 from compiler.ir.space import Affine

@@ -11,10 +11,9 @@ Does not: choose.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Ref
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.kernels.tensor_phase import Phase, axes_of

@@ -8,12 +8,11 @@ Does not: shuffle.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.space import DType, Role

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.ir.space import Role
 from compiler.layout.assign_layouts import array_of, strides_of

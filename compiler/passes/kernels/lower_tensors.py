@@ -11,14 +11,13 @@ Does not: fuse or differentiate.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 import compiler.passes.kernels.lower_weights as weights
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.ir.level1.builder import axis_dims
 from compiler.ir.level2.target import Capabilities

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Ref
 from compiler.expr.functions import ROUNDED
 from compiler.passes.program.decisions import Decision

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.layout.assign_layouts import strides_of
 from compiler.passes.kernels.axis_words import NUMBERED

@@ -15,12 +15,11 @@ side.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.layout.assign_layouts import strides_of
 from compiler.passes.fusion.fuse_epilogues import Readers
 from compiler.passes.kernels.lower_scan import by_steps

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref
 from compiler.ir.level1.builder import axis_dims

@@ -13,11 +13,10 @@ Does not: differentiate; `constants` names tensors whose gradient is zero by con
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
 from compiler.ir.space import along

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision

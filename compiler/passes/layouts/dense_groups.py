@@ -13,11 +13,10 @@ Does not: choose for a layer as a whole; replace groups of one channel where a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import along, plain_dim

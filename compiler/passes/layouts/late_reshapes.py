@@ -13,12 +13,11 @@ reshapes that split axes, or at outputs of the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 
 Runs = tuple[tuple[int, ...], ...]
 """For each axis of a reshaped tensor, those of its source that it joins."""

@@ -14,11 +14,10 @@ Does not: replace strided convolutions, or those with a border.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision

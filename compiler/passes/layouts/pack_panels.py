@@ -15,12 +15,11 @@ Does not: pack what a lock file computes otherwise, or parts of weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Ref
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import Affine, along, plain_dim

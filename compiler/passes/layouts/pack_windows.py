@@ -16,13 +16,12 @@ Does not: pack gradients of images; keep what is not finite from the outputs of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.expr.functions import ROUNDED
 from compiler.ir.level2.target import Capabilities

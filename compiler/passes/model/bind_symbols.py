@@ -11,11 +11,10 @@ Does not: place pools in the step (split_cells does).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Call, Expr, Ref, rewrite, substitute
 from compiler.ir.level0.controls import names_read, rewritten

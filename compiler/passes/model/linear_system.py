@@ -11,10 +11,10 @@ Does not: compute the exponentials (lower_cells does, per row).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, refs
 from compiler.expr.diff import linear_in

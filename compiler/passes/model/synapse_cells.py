@@ -10,12 +10,11 @@ Does not: schedule statements (schedule_synapses).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 from compiler.connect import rule_of
 from compiler.connect.storage import STORAGES
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.ir.level1.cells import Instance

@@ -11,11 +11,10 @@ Does not: know values or arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
 from compiler.ir.level0.controls import P, Rename, rewritten

@@ -12,13 +12,12 @@ Does not: emit code, or read files or weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.core.source import NOWHERE

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType

@@ -14,10 +14,9 @@ Does not: change other phases, or programs that launch a row twice; batch launch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import levels, of_unit, parts_of
 from compiler.passes.program.decisions import Decision
 

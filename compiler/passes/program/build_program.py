@@ -12,14 +12,13 @@ Does not: merge equal kernels of different prototypes (merge does).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
 from compiler.ir.digest import digest

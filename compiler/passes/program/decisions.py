@@ -5,9 +5,7 @@ Assumes / guarantees: nothing but a record. Does not: influence anything.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from compiler.core.dataclass import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)

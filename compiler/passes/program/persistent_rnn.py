@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level2.batch_independence as independence
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.dependence import Touched, levels, of_unit, parts_of
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.passes.program.decisions import Decision

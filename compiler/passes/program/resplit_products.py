@@ -14,12 +14,11 @@ whose estimates promise nothing there (measured on an H100).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.batch_independence import extent_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision

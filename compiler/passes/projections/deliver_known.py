@@ -10,12 +10,11 @@ Does not: run other statements of a synapse model (lower_synapses).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.synapses as l1
 import compiler.passes.projections.synapse_rows as rows
-from compiler.core.dataclass import dataclass
 from compiler.ir.level1.spiking import SpikingGraph, StoredProjection
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.ir.space import own_array

@@ -11,14 +11,13 @@ Does not: lower statements of synapses, or bound values (the frontend does).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute

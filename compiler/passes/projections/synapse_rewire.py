@@ -10,12 +10,11 @@ Does not: decide which synapses are replaced (take_sums), or change the number o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Cond, Expr, Num, Ref, substitute
 from compiler.ir.level1.synapses import GONE, REPLACED, NewSynapses

@@ -10,7 +10,7 @@ Does not: schedule statements (lower_synapses).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,7 +18,6 @@ from typing import Any, Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate

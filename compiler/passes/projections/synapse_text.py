@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.core.symbols import Way, symbol
 from compiler.core.symbols import derived as derived_from

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,6 @@ import compiler.ir.level2.program as l2
 from compiler.connect import Ends, rule_of
 from compiler.connect.convolution import planes_of
 from compiler.connect.storage import shares_elements, storage_of
-from compiler.core.dataclass import dataclass
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import OWN

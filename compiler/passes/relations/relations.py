@@ -10,13 +10,12 @@ Does not: create statements or deliveries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import STORAGES
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import DType, own_array
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 

@@ -10,7 +10,7 @@ Does not: say how kernels read them (relations).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +21,6 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target

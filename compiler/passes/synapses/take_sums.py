@@ -11,11 +11,10 @@ Does not: compute sums (passes/projections/synapse_sums.py, passes/projections/k
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.synapses as s1
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
 from compiler.ir.level2.synapse_values import INSTANCES, SUMS, has_sums

@@ -11,13 +11,12 @@ Does not: schedule the update (Update.every does).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import GraphBuilder, identity

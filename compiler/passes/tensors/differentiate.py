@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite, substitute

@@ -12,13 +12,12 @@ Does not: fold into weights after the norm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.layers import BATCH_NORM, KIND
 from compiler.passes.program.decisions import Decision
 

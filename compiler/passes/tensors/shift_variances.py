@@ -16,12 +16,11 @@ Does not: change statistics of single samples (layer norms), nor anything where 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim

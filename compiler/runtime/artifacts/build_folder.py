@@ -14,7 +14,7 @@ import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,6 @@ import compiler.ir.level2.program as l2
 from backends.kernel_ir.descriptor import packed, unpacked
 from backends.protocol import Artifact, Backend
 from compiler.core.cache import file_digest, find_value, keep_value
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import Scratch, scratch_folder, unwritable
 from compiler.runtime.common.hashes import program_digest

@@ -16,7 +16,7 @@ import glob
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,7 +25,6 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import in_use, new_file, sync
 from compiler.files.guard import regular

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.artifacts.records import NotRecorded, damaged, not_recorded, open_records

@@ -12,11 +12,10 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import Scratch, scratch_folder, unwritable, write_text, writing
 from compiler.core.strict_json import dumps

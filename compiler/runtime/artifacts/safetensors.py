@@ -10,6 +10,7 @@ Does not: rename, transpose or slice arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import ModelError, RunError, Sink, did_you_mean
 from compiler.core.names import listed
 from compiler.core.source import Span

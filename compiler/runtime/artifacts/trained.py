@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError, RunError, Severity, Sink
 from compiler.frontend.load import load_model, name_of
 from compiler.runtime.artifacts.records import damaged, fault_of

@@ -8,12 +8,11 @@ Does not: measure (compiler/runtime/tuning.py).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from backends.protocol import Backend
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic
 from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline.lower import Lowered

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypedDict, TypeVar, cast, get_type_hints
 
-from compiler.core.dataclass import dataclass
 from compiler.runtime.common.arguments import (
     choice_or_none,
     flag,

@@ -9,12 +9,12 @@ Does not: read or write files.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 
 Floats = npt.NDArray[np.float64]
 Window = tuple[int, int]

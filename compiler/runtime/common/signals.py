@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Interrupted
 
 WATCHED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

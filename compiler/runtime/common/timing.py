@@ -11,9 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field
-
-from compiler.core.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 def cpu_seconds() -> float:

@@ -11,7 +11,7 @@ Does not: train, or find the weights (compiler/runtime/artifacts/trained.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,6 @@ import compiler.passes.pipeline.lower as predict
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, ModelError, RunError, did_you_mean
 from compiler.core.disk import new_file
 from compiler.files.array_rows import MemoryRows, Rows

@@ -8,13 +8,13 @@ Does not: compile.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from backends.cpu.export.standalone import Port, write_standalone
 from backends.registry import backend as backend_of
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, RunError
 from compiler.passes.pipeline.lower import ORDER, PHASE, data_name, refuse_trials
 from compiler.passes.tensors.fold_norms import folded

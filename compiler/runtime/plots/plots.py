@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.runtime.common.rates import Window
 from compiler.runtime.plots.activity import correlogram, isi, psth, raster, rate, spectrum
 from compiler.runtime.plots.confusion import confusion

@@ -7,6 +7,7 @@ Does not: save figures (plots.py).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.runtime.artifacts.records import open_records
 from compiler.runtime.common.rates import Window
 from compiler.runtime.plots.activity import color_of, label_time, names_of, time_axis

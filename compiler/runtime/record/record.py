@@ -13,7 +13,7 @@ Does not: change what is simulated.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import array_name, own_array

@@ -11,6 +11,7 @@ Does not: change what is simulated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.ir.space import own_array
 from compiler.runtime.common.rates import rate_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish

@@ -15,6 +15,7 @@ Does not: buffer on the device: a sample of every step would be slow (samples ar
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.connect import Form, rule_of
 from compiler.connect.pairs import pair_order, pairs_of
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.ir.space import own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,6 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.runtime.record.growing import RecordFile
 from compiler.runtime.record.record import SpikeWriter, TraceWriter, events_with_conditions, recorded_spikes
 from compiler.runtime.record.record_rates import RateWriter

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Backend
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Diagnostic, RunError, Severity
 from compiler.core.disk import bytes_text
 from compiler.core.source import NOWHERE, Span

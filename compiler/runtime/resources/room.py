@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.disk import free_bytes
 
 _PROC: Final = Path("/proc")

@@ -8,7 +8,7 @@ Does not: write or find checkpoints (compiler/runtime/artifacts/checkpoint.py).
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import AnyArray
-from compiler.core.dataclass import dataclass
 from compiler.runtime.artifacts.checkpoint import begun_of_checkpoint
 from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.tables import Criterion

@@ -9,7 +9,7 @@ Does not: run anything, or change connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.ir.level2.synapse_values import (
     member_name,

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.runtime.artifacts.checkpoint import Position, cut_short, save_checkpoint
 from compiler.runtime.common.rates import mean_rates

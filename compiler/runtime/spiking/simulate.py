@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from backends.protocol import Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.runtime.health import STEPS, Health
 from compiler.runtime.record.record_synapses import SynapseWriter

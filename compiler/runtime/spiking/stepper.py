@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import add
 from pathlib import Path
 from types import FrameType
@@ -25,7 +25,6 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.runtime.artifacts.checkpoint as checkpoint
 from backends.protocol import AnyArray, Instance
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import make_folder
 from compiler.ir.space import own_array

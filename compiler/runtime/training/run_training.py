@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,6 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.cache import cache_folder
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.disk import append_text, sync, write_text
 from compiler.core.strict_json import dumps

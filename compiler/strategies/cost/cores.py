@@ -8,10 +8,9 @@ Does not: read a device.
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 
 T = TypeVar("T")

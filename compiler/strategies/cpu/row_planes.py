@@ -10,7 +10,8 @@ Does not: choose a strategy.
 
 from __future__ import annotations
 
-from compiler.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from compiler.strategies.choice import named, rounded
 from compiler.strategies.cost.cores import Core
 from compiler.strategies.window import WindowAxis

@@ -17,10 +17,9 @@ adds.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, Problem, named, refuse_beyond, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants

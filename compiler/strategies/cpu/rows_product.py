@@ -25,11 +25,11 @@ Does not: match windows that leave an image, or sum over lanes that hold no samp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd, prod
 from typing import Final
 
 import compiler.strategies.cost.cpu as cost
-from compiler.core.dataclass import dataclass
 from compiler.layout.assign_layouts import strides_of
 from compiler.strategies.choice import (
     Choice,

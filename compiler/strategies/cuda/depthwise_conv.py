@@ -18,12 +18,11 @@ Does not: match groups of several channels, float32, or images in another order 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.ir.space import plain_dim
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, Tiles, either, named, refuse_if, rounded

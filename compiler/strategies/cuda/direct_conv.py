@@ -16,12 +16,12 @@ Does not: match groups, strided input gradients, or windows of one tap (implicit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from math import gcd, prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.convolution import FIRST, Walked, of_image

@@ -14,12 +14,12 @@ Does not: match groups or windows of one tap (implicit_gemm does).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from math import isqrt, prod
 from typing import Final
 
 import compiler.strategies.cuda.direct_conv as direct
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, named, refuse_if
 from compiler.strategies.convolution import FIRST, Orders, of_weights

@@ -16,11 +16,10 @@ Does not: match strides, dilation, groups, or sums of few terms.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.convolution import Convolution, WeightGradient, convolution, weight_gradient

@@ -15,11 +15,11 @@ Does not: apply to float64, to `order: bitwise`, or give a gradient to an offset
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.dataclass import dataclass
 from compiler.ir.level1.builder import GraphBuilder
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.ir.space import DType

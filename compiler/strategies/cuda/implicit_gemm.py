@@ -14,11 +14,11 @@ Does not: depend on the device but by the estimate, which affects speed and the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cost import cuda as cost

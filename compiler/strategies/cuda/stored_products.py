@@ -26,12 +26,11 @@ does). Float32 is taken only where `numerics: {products: ...}` permits tf32.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
 from compiler.strategies.choice import Choice, NotApplicable, Problem, Tiles, either, refuse_if, rounded

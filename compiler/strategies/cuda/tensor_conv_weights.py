@@ -15,11 +15,11 @@ Does not: match groups, or wider windows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isqrt
 from typing import Final
 
 import compiler.strategies.cuda.direct_conv_weights as direct
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, named, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost

@@ -11,7 +11,7 @@ Does not: choose how many points a block has (backends/cuda/kernels/launch_geome
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import backends.kernel_ir.stmt as ir
@@ -22,7 +22,6 @@ from backends.c_family.point_nest import Point, PointNest
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import Do, Each, For, If, Kind, Let, Set, Stmt, constants
 from backends.kernel_ir.tree import Call, Code, Place, Variable, nodes
-from compiler.core.dataclass import dataclass
 from compiler.expr.functions import ROUNDED
 from compiler.ir.space import DType
 

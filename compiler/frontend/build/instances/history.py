@@ -8,10 +8,9 @@ Does not: expand `dot(pre.tr, post.tr)` (frontend/build/shared/delayed.py).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref

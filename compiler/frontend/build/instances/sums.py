@@ -9,9 +9,8 @@ Does not: decide where sums are allowed (frontend/build/synapses/statements.py, 
 from __future__ import annotations
 
 from collections.abc import Collection, Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, shorten, substitute, with_children
 from compiler.expr.units import DIMENSIONLESS, Dimension

@@ -13,6 +13,7 @@ shape of four extents, channels are pools: that of channel c is in column c % co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
@@ -20,7 +21,6 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.connect.probability import EXPRESSION
 from compiler.connect.tile import pool_place
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at
 from compiler.expr.ast import Call, Expr, Ref, substitute
 from compiler.expr.types import Kind

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import Expr, Ref, refs, rewrite, substitute
 from compiler.expr.functions import CONSTANTS, Interval
 from compiler.expr.interp import evaluate

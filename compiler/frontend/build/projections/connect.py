@@ -13,7 +13,7 @@ or check that probabilities are at most 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ import compiler.ir.level0.model as l0
 from compiler.connect import CONNECT, RULES, ConnectRule, Form
 from compiler.connect.probability import EXPRESSION
 from compiler.connect.rule import Args, Misfit, Place, Setting, as_given
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Bool, Cond, Expr, Num, Ref, refs, substitute

@@ -9,10 +9,10 @@ Does not: report mistakes; entries with one are built alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import entries_of, plain_number

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule
-from compiler.core.dataclass import dataclass
 from compiler.files.array_files import Header, headers
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.build.synapses.use import Settings

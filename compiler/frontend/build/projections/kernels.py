@@ -9,11 +9,10 @@ Does not: store anything (Toeplitz, in ir/level2/program.py, defines the connect
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 from compiler.connect.convolution import layout
-from compiler.core.dataclass import dataclass
 from compiler.frontend.build.projections.given_values import header_of
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.family import Family

@@ -10,12 +10,12 @@ source_node_id and target_node_id of edges/<population> (Dai et al. 2020, The SO
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
 from compiler.files.array_files import HDF5, Header, read_array

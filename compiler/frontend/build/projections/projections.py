@@ -11,7 +11,7 @@ Does not: sample connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
@@ -20,7 +20,6 @@ import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
 from compiler.connect.storage import Asked
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, Sink, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import refs

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 import compiler.frontend.build.shared.scope as scopes
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Ref, refs, substitute

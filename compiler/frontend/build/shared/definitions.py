@@ -9,9 +9,8 @@ Does not: build.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import ModelError, Sink, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Kind

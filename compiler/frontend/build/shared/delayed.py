@@ -11,10 +11,9 @@ Does not: handle delays (frontend/build/synapses/fits.py), or keep histories (fr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.ast import Call, Expr, Num, Ref, rewrite, substitute
 from compiler.expr.units import Dimension

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink
 from compiler.expr.keys.values import DISTRIBUTION
 from compiler.expr.units import DIMENSIONLESS, Dimension

@@ -9,10 +9,10 @@ Does not: interpret keys, or resolve names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 import compiler.frontend.build.shared.values as values
-from compiler.core.dataclass import dataclass
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute

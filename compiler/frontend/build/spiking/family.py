@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.expr.ast import refs
 from compiler.expr.keys.kinds import Kind
 from compiler.expr.units import Dimension

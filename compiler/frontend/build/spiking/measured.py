@@ -8,10 +8,10 @@ Does not: evaluate (compiler/runtime/record/measured.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import did_you_mean
 from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, show
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit

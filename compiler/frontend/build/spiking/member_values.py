@@ -8,10 +8,9 @@ evaluate expressions that use the values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe

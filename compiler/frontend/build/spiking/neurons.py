@@ -9,12 +9,11 @@ Does not: choose integrators, or check the values of populations (build_populati
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs, substitute

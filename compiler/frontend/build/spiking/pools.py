@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Sink, declared_at
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs

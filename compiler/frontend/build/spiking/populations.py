@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
@@ -276,7 +275,8 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
         if neuron.source == "spike_times" and len(c.sink.items) > before:
             return values
     missing: list[str] = []
-    for decl in neuron.definition.params if neuron.definition is not None else ():
+    declared = neuron.definition.params if neuron.definition is not None else ()
+    for decl in declared:
         entry = None if given is None else given.entry(decl.name)
         value: l0.Value | None = values.get(decl.name, decl.default)
         if decl.name in HIDDEN:

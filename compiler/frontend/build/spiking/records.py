@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.units import parse_unit

@@ -8,12 +8,11 @@ depend on projections (the caller passes both neurons, or none).
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs

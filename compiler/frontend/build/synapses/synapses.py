@@ -10,7 +10,7 @@ Does not: choose integrators, or compute the values of parameters (use.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,6 @@ import compiler.frontend.build.shared.definition_builder as parts
 import compiler.frontend.build.synapses.checks as checks
 import compiler.frontend.build.synapses.ends as neuron_ends
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, Severity, Sink
 from compiler.core.source import Span
 from compiler.expr.interp import ExprError, evaluate

@@ -9,10 +9,9 @@ Does not: define how a layer is computed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import Related, declared_at, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute

@@ -10,9 +10,9 @@ Does not: read images; labels are read to check that each is a valid class of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import did_you_mean
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.readers import Reader, real

@@ -8,8 +8,9 @@ Does not: count spikes (copies.py) or read arrays (runtime/trials.py).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import declared_at, did_you_mean
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context

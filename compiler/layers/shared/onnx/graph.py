@@ -9,7 +9,7 @@ Does not: depend on kinds of layers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.dataclass import dataclass
 from compiler.core.diagnostics import RunError
 from compiler.core.names import numbered_name
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary, show

@@ -25,11 +25,11 @@ Does not: match groups, or strides of more than 2; share what it has split with 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, Problem, either, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost

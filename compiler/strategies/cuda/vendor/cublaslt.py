@@ -14,11 +14,11 @@ Does not: read windows, or operands and results whose sides do not lie in memory
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.core.dataclass import dataclass
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import sides
