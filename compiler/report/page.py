@@ -74,7 +74,7 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str] = ()) -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if isinstance(value, bool) or not isinstance(value, int | float):  # of a damaged run.json anything
         return f"<td>{escape('' if value is None else str(value))}</td>"
     return f'<td class="n">{number(value) if isinstance(value, float) else f"{value:,}"}</td>'
 

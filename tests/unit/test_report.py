@@ -15,6 +15,7 @@ import netloom
 from compiler.cli.app import app
 from compiler.core.diagnostics import RunError
 from compiler.report.charts import heat_map, lines, parallel, ticks
+from compiler.report.page import table
 from compiler.report.runs import difference, find_runs, matching, open_run, ordered
 from compiler.runtime.common.git import git_commit
 
@@ -221,3 +222,10 @@ def test_the_commit_of_a_folder(tmp_path: Path) -> None:
     assert git_commit(tmp_path / "side") == commit
     git("checkout", "-q", "--detach")
     assert git_commit(tmp_path) == commit
+
+
+def test_cells_of_no_number_are_text() -> None:
+    """A damaged run.json may hold a map where a run writes a number."""
+    shown = table([[{"a": 1}, [2], 1234, 0.5, None, True]])
+    assert "<td>{&#x27;a&#x27;: 1}</td><td>[2]</td>" in shown
+    assert '<td class="n">1,234</td>' in shown and "<td></td><td>True</td>" in shown
