@@ -22,11 +22,12 @@ import backends.kernel_ir.stmt as ir
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.addresses import quotient
+from backends.c_family.names import c_name
 from backends.kernel_ir.expr import Operand, address, call, cast, code, cond, form
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Call, Code, Number
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr, Num, Ref, nodes, refs, rewrite, substitute
+from compiler.expr.ast import Binary, Expr, Num, Ref, nodes, refs, rewrite, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.space import DType
 
@@ -104,7 +105,7 @@ class InBlocks:
 @dataclass
 class Constants:
     """Rewrites expressions: those of names that are known once in a row become locals. `word`: what the local of an
-    expression is called ("": the expression stays); `lines`: their declarations."""
+    expression is called ("": the expression stays), but for powers of names (`beta_to_step`); `lines`: declarations."""
 
     k: Kernel
     scope: dict[str, cprint.Symbol]
@@ -117,6 +118,8 @@ class Constants:
         if e not in self.names:
             if not (refs(e) <= self.known and (word := self.word(e))):
                 return e
+            if isinstance(e, Binary) and e.op == "**" and isinstance(e.left, Ref) and isinstance(e.right, Ref):
+                word = "to_".join(c_name(self.k.namer.shown(x.name)) for x in (e.left, e.right)).rstrip("_")
             self.names[e] = f"#{(local := self.k.namer.fresh(word))}"
             self.declare(self.names[e], local, e)
         return Ref(self.names[e])

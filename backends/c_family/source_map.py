@@ -98,22 +98,16 @@ def heading(k: Kernel) -> list[Stmt]:
 
 def _formula(k: Kernel, nest: l2.Nest) -> str:
     """A sum and what follows it: `acc = sum over k of x * weight; y = relu(acc + bias)`."""
+
+    def shown(e: Expr) -> str:
+        return show(substitute(e, {n: Ref(k.namer.shown(n)) for n in refs(e)}))
+
     assert nest.term is not None
     steps = [(x.target, x.value) for x in nest.epilogue if isinstance(x, l2.Assign)]
-    total = nest.acc
-    if len(steps) == 1 and steps[0][1] == Ref(total):
-        ((total, _),), steps = steps, []
-    over = ", ".join(k.namer.shown(d.name) for d in nest.red)
-    return "; ".join(
-        [
-            f"{k.namer.shown(total)} = sum over {over} of {_shown(k, nest.term)}",
-            *(f"{k.namer.shown(target)} = {_shown(k, value)}" for target, value in steps),
-        ]
-    )
-
-
-def _shown(k: Kernel, e: Expr) -> str:
-    return show(substitute(e, {n: Ref(k.namer.shown(n)) for n in refs(e)}))
+    whole = f"sum over {', '.join(k.namer.shown(d.name) for d in nest.red)} of {shown(nest.term)}"
+    if [value for _, value in steps] == [Ref(nest.acc)]:
+        return f"{k.namer.shown(steps[0][0])} = {whole}"
+    return "; ".join([f"{nest.acc} = {whole}", *(f"{k.namer.shown(y)} = {shown(value)}" for y, value in steps)])
 
 
 def kernels_of(

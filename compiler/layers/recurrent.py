@@ -100,7 +100,7 @@ def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor, *others: l1.Ten
     ways = [_one_way(c, layer, rows, steps, "", there, beside)]
     if context.flag(layer, "bidirectional"):
         ways.append(_one_way(c, layer, rows, steps, "backward.", there, beside))
-    y = context.joined(c, f"{layer.name}.ways", ways, 1, layer)
+    y = context.joined(c, f"{layer.name}.directions", ways, 1, layer)
     if not context.flag(layer, "sequence"):
         return y
     out = l1.Tensor(f"{layer.name}.all", (batch, steps, y.shape[1]), "real", True)

@@ -1004,8 +1004,8 @@ NL_KERNEL(k18_optimizer_update) {
         const real beta2_ = (real)self->beta2_, epsilon_ = (real)self->epsilon_, decay_ = (real)self->decay_;
         const real warmup_ = (real)self->warmup_;
         const real constant = nl_min_f32(1.0f, (real)step / warmup_);
-        const real constant_2 = nl_pow_f32(beta1_, (real)step);
-        const real constant_3 = nl_pow_f32(beta2_, (real)step);
+        const real beta1_to_step = nl_pow_f32(beta1_, (real)step);
+        const real beta2_to_step = nl_pow_f32(beta2_, (real)step);
         NL_IVDEP for (nl_i64 i = 0; i < n_; i++) {
             /* custom_optimizer.yaml:11  rate = learning_rate * min(1, step / warmup) */
             real rate_ = learning_rate_ * constant;
@@ -1017,9 +1017,9 @@ NL_KERNEL(k18_optimizer_update) {
             /* custom_optimizer.yaml:13  v = beta2 * v + (1 - beta2) * gradient ** 2 */
             v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
             /* custom_optimizer.yaml:14  m_hat = m / (1 - beta1 ** step) */
-            real m_hat_ = m_ / (1.0f - constant_2);
+            real m_hat_ = m_ / (1.0f - beta1_to_step);
             /* custom_optimizer.yaml:15  v_hat = v / (1 - beta2 ** step) */
-            real v_hat_ = v_ / (1.0f - constant_3);
+            real v_hat_ = v_ / (1.0f - beta2_to_step);
             real param_ = param_p_[i];
             /* custom_optimizer.yaml:16  param = param - rate * (m_hat / (sqrt(v_hat) + epsilon) + decay * param) */
             param_p_[i] = param_ - rate_ * (m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_) + decay_ * param_);

@@ -1299,8 +1299,8 @@ NL_FN void k19_optimizer_update_block(const nl_task &nl_t) {
     const nl_i64 n_ = self->n_;
     const real learning_rate_ = self->learning_rate_, beta1_ = self->beta1_, beta2_ = self->beta2_;
     const real epsilon_ = self->epsilon_;
-    const real power = nl_pow_f32(beta1_, (real)step);
-    const real power_2 = nl_pow_f32(beta2_, (real)step);
+    const real beta1_to_step = nl_pow_f32(beta1_, (real)step);
+    const real beta2_to_step = nl_pow_f32(beta2_, (real)step);
     nl_wait();
     const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_)
         & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
@@ -1332,9 +1332,9 @@ NL_FN void k19_optimizer_update_block(const nl_task &nl_t) {
                 /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
                 v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
                 /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
-                real m_hat_ = m_ / (1.0f - power);
+                real m_hat_ = m_ / (1.0f - beta1_to_step);
                 /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
-                real v_hat_ = v_ / (1.0f - power_2);
+                real v_hat_ = v_ / (1.0f - beta2_to_step);
                 real param_ = nl_x.param_p_.x[nl_n];
                 /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
                 nl_x.param_p_.x[nl_n] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);

@@ -349,28 +349,29 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k7  lstm.ways: moved  (models/lstm.yaml:15:7) */
+/* ---- k7  lstm.directions: moved  (models/lstm.yaml:15:7) */
 struct k7_row {
-    real *ways_; /* [n][k], written */
+    real *directions_; /* [n][k], written */
     const real *last_; /* [n][k + last_from1], read */
     const real *backward_last_; /* [n][k + backward_last_from1], read */
-    nl_i64 n_n_, n_k_, ways_by_n_, last_by_n_, last_from1_, last_extent1_, backward_last_by_n_;
+    nl_i64 n_n_, n_k_, directions_by_n_, last_by_n_, last_from1_, last_extent1_, backward_last_by_n_;
     nl_i64 backward_last_from1_, backward_last_extent1_;
 };
 
 NL_FN void k7_moved_block(const nl_task &nl_t) {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
-    real *__restrict__ const ways_p_ = nl_global(self->ways_);
+    real *__restrict__ const directions_p_ = nl_global(self->directions_);
     const real *__restrict__ const last_p_ = nl_global(self->last_);
     const real *__restrict__ const backward_last_p_ = nl_global(self->backward_last_);
-    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, ways_by_n_ = self->ways_by_n_, last_by_n_ = self->last_by_n_;
-    const nl_i64 last_from1_ = self->last_from1_, last_extent1_ = self->last_extent1_;
-    const nl_i64 backward_last_by_n_ = self->backward_last_by_n_, backward_last_from1_ = self->backward_last_from1_;
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, directions_by_n_ = self->directions_by_n_;
+    const nl_i64 last_by_n_ = self->last_by_n_, last_from1_ = self->last_from1_;
+    const nl_i64 last_extent1_ = self->last_extent1_, backward_last_by_n_ = self->backward_last_by_n_;
+    const nl_i64 backward_last_from1_ = self->backward_last_from1_;
     const nl_i64 backward_last_extent1_ = self->backward_last_extent1_;
     const nl_u32 k_inverse = nl_inverse(n_k_);
     nl_wait();
-    if ((nl_t.chunk >= 4 * blockDim.x) & (n_k_ % 4 == 0) & nl_is_aligned<4>(ways_p_) & (ways_by_n_ % 4 == 0)
+    if ((nl_t.chunk >= 4 * blockDim.x) & (n_k_ % 4 == 0) & nl_is_aligned<4>(directions_p_) & (directions_by_n_ % 4 == 0)
             & nl_is_aligned<4>(last_p_) & (last_by_n_ % 4 == 0) & (last_from1_ % 4 == 0) & (last_extent1_ % 4 == 0)
             & nl_is_aligned<4>(backward_last_p_) & (backward_last_by_n_ % 4 == 0) & (backward_last_from1_ % 4 == 0)
             & (backward_last_extent1_ % 4 == 0)) {
@@ -391,7 +392,7 @@ NL_FN void k7_moved_block(const nl_task &nl_t) {
                 nl_backward_last_p_ = nl_read<4>(&backward_last_p_[n * backward_last_by_n_
                     + (nl_i64)((nl_i32)k + (nl_i32)backward_last_from1_)], true);
             struct {
-                nl_few<real, 4> ways_p_;
+                nl_few<real, 4> directions_p_;
                 nl_few<real, 4> last_p_;
                 nl_few<real, 4> backward_last_p_;
             } nl_x = {{}, nl_as<real>(nl_last_p_), nl_as<real>(nl_backward_last_p_)};
@@ -399,10 +400,10 @@ NL_FN void k7_moved_block(const nl_task &nl_t) {
                 const real last_ = nl_has_last_p_ ? nl_x.last_p_.x[nl_n] : 0.0f;
                 const real backward_last_ = nl_has_backward_last_p_ ? nl_x.backward_last_p_.x[nl_n] : 0.0f;
                 real acc_ = last_ + backward_last_;
-                nl_x.ways_p_.x[nl_n] = acc_;
+                nl_x.directions_p_.x[nl_n] = acc_;
             };
             nl_each<4>(nl_point);
-            nl_write(&ways_p_[n * ways_by_n_ + k], nl_x.ways_p_, true);
+            nl_write(&directions_p_[n * directions_by_n_ + k], nl_x.directions_p_, true);
         }
     } else {
         const nl_i64 nl_end = nl_least(n_n_ * n_k_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -429,7 +430,7 @@ NL_FN void k7_moved_block(const nl_task &nl_t) {
             real last_ = nl_load_of.last_;
             real backward_last_ = nl_load_of.backward_last_;
             real acc_ = last_ + backward_last_;
-            ways_p_[n * ways_by_n_ + k] = acc_;
+            directions_p_[n * directions_by_n_ + k] = acc_;
         };
         nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -660,14 +661,14 @@ struct __align__(16) nl_matrix {
 
 /* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
    they read of a sample, the factors of its products, and where results go that the next stage multiplies. `moves`: see
-   nl_move; `what`: the number of its shape.
+   nl_move; `shape`: which one it has.
      outs       outputs of the products; elements of a sample, where it has none
-     bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
+     bits, split, beside   2^bits outputs are summed side by side, each by 2^split threads, 2^beside products at a time
      products, fresh       products, and how many have values that have to be brought
      mine       whether threads have in registers what they multiply: as in all stages where this is so
      rows, reads           bytes of the rows, and how many nl_link_read follow them */
 struct __align__(16) nl_stage {
-    nl_i32 moves, what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused;
+    nl_i32 moves, shape, outs, bits, split, beside, products, fresh, mine, rows, reads, unused;
 };
 
 /* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values
@@ -784,10 +785,10 @@ template <int S>
 NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real *kept, const real *values, int sample,
                          int out, real *sums) {
     const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits;
-    const int unit = rest >> l.ways;
+    const int unit = rest >> l.beside;
     if (out + side >= l.outs || unit >> l.split != 0) return;
 #pragma unroll 1
-    for (int p = rest & ((1 << l.ways) - 1); p < l.products; p += 1 << l.ways) {
+    for (int p = rest & ((1 << l.beside) - 1); p < l.products; p += 1 << l.beside) {
         const nl_factor f = factors[p];
         const real *const matrix = kept + f.at + (out + side) * f.by_out, *const x = values + f.slot + sample * f.pitch;
         real *const at = sums + ((((p << l.split) + unit) * S) << l.bits) + side;
@@ -798,27 +799,27 @@ NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real
     }
 }
 
-/* What a thread does in all stages for which it has its units of a matrix in registers: those of product `way`, every
+/* What a thread does in all stages for which it has its units of a matrix in registers: those of `product`, every
    `step`th real of the values from real `from` on, `last` of them behind the first; its parts of sums go to `at` (for
    one sample). Behind the last unit there is nothing to add: the matrix is 0 there. */
 struct nl_mine {
     nl_unit units[NL_MINE];
-    int way, pitch, from, step, last, at;
+    int product, pitch, from, step, last, at;
     bool idle;
 };
 
 NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real *kept, nl_mine &mine) {
-    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits, unit = rest >> l.ways;
-    mine.way = rest & ((1 << l.ways) - 1);
-    mine.idle = side >= l.outs || mine.way >= l.products || unit >> l.split != 0;
+    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits, unit = rest >> l.beside;
+    mine.product = rest & ((1 << l.beside) - 1);
+    mine.idle = side >= l.outs || mine.product >= l.products || unit >> l.split != 0;
     if (mine.idle) return;
-    const nl_factor f = factors[mine.way];
+    const nl_factor f = factors[mine.product];
     const real *const matrix = kept + f.at + side * f.by_out;
     mine.pitch = f.pitch;
     mine.from = unit * NL_UNIT;
     mine.step = NL_UNIT << l.split;
     mine.last = (((f.pitch / NL_UNIT - unit + (1 << l.split) - 1) >> l.split) - 1) * mine.step;
-    mine.at = (mine.way << l.split) + unit;
+    mine.at = (mine.product << l.split) + unit;
     NL_UNROLL for (int u = 0; u < NL_MINE; u++) {
         const int k = mine.from + u * mine.step;
         NL_UNROLL for (int i = 0; i < NL_UNIT; i++)
@@ -830,7 +831,7 @@ NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real 
 NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine &mine, const real *values, int sample,
                       int wide, real *sums) {
     if (mine.idle) return;
-    const real *x = values + factors[mine.way].slot + sample * mine.pitch + mine.from;
+    const real *x = values + factors[mine.product].slot + sample * mine.pitch + mine.from;
     real *at = sums + ((mine.at * wide) << l.bits) + (threadIdx.x & ((1 << l.bits) - 1));
 #pragma unroll 1
     for (int s = 0; s < wide; s++, x += mine.pitch, at += 1 << l.bits) {
@@ -937,7 +938,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS) {
                 __syncthreads();
                 t.sums = sums;
                 t.out = out;
-                switch (l.what) {
+                switch (l.shape) {
                 case 0: nl_stage_0(rows, step, t); break;
                 }
             }

@@ -513,15 +513,15 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 assert {names[int(r["from"])] for r in reads} == {
                     x for x in used | fresh if arrays[x].shape[0] == n.batch
                 }
-                assert (head_of["what"], head_of["outs"]) == (shapes.number[s.shape], n.units)
-                assert 1 << int(head_of["bits"] + head_of["split"] + head_of["ways"]) <= 256
-                passes = -(-len(factors) >> int(head_of["ways"]))
+                assert (head_of["shape"], head_of["outs"]) == (shapes.number[s.shape], n.units)
+                assert 1 << int(head_of["bits"] + head_of["split"] + head_of["beside"]) <= 256
+                passes = -(-len(factors) >> int(head_of["beside"]))
                 if head_of["mine"]:
                     here = factors[["at", "by_out", "by_term", "terms", "pitch"]].tolist()
-                    layouts.add((*(int(head_of[k]) for k in ("bits", "split", "ways", "outs")), *here))
+                    layouts.add((*(int(head_of[k]) for k in ("bits", "split", "beside", "outs")), *here))
                     assert passes == 1 and head_of["outs"] <= 1 << int(head_of["bits"])
                     assert factors["pitch"].max() <= MINE * unit << int(head_of["split"])
-                assert passes << int(head_of["ways"] + head_of["split"] + head_of["bits"]) <= head["turn"]
+                assert passes << int(head_of["beside"] + head_of["split"] + head_of["bits"]) <= head["turn"]
                 for f, name in zip(factors, wanted, strict=True):
                     if f["fresh"]:
                         slots[int(f["slot"])] = name
@@ -568,7 +568,7 @@ def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
             found = walk(program, phase, chain, words, 132, 1 << 20)
             assert found is not None
             stages = Table.of(found).stages
-            assert (stages["products"].max(), 1 << stages["ways"].max()) == (most, ways)
+            assert (stages["products"].max(), 1 << stages["beside"].max()) == (most, ways)
 
 
 def launched(program: Merged) -> Merged:

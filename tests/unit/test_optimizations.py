@@ -161,7 +161,7 @@ def test_tensors_share_memory() -> None:
         ("lenet5", "cuda", "nl_take(rest, n_ow_, ow_inverse)"),
         ("lenet5", "cuda", "const nl_i64 of_step = "),  # the batch of a step, once a thread
         ("transformer", "cuda", "nl_load_of[4]"),  # points of a thread of a map that are no neighbours
-        ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
+        ("custom_optimizer", "cuda", "const real beta1_to_step = "),  # once a thread
     ],
 )
 def test_the_text_has_it(name: str, target: str, what: str) -> None:

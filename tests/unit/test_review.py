@@ -22,6 +22,7 @@ IDLE = {
     "a sign behind an operator": r" [+-] -\d",
     "a cast of a literal to its own type": r"\(nl_i32\)\d",
     "a suffix beside what has 64 bits": r"\b(step|block) [-+*] \d+LL|[?:<>=]=? \d+LL|\b0LL",
+    "a power that is not called after its factors": r"(constant|power)(_\d)? = nl_pow_\w+\(\w+, \(real\)step\)",
     "an index that is another one": r"const nl_i64 \w+ = r\d*;",
     "braces around one store in a loop": r"for \([^\n]*\) \{\n *[\w\[\]. +*]+ \+?= [^\n{}]*;\n *\}\n",
     "braces around a return or a store": r"^ *if \([^\n]*\) \{\n *(return|continue|[\w\[\]]+ = [^\n{}]*);\n *\}\n",

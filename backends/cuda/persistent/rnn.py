@@ -37,7 +37,7 @@ EXPECTED: Final = 4096
 MOVE: Final = 16
 """Bits of a move (what a word of a record is further on in each turn) that say which word it is."""
 MATRIX: Final = structure("from:u8 by_row:i8 rows,columns,at,pitch:i4")
-STAGE: Final = structure("moves,what,outs,bits,split,ways,products,fresh,mine,rows,reads,unused:i4")
+STAGE: Final = structure("moves,shape,outs,bits,split,beside,products,fresh,mine,rows,reads,unused:i4")
 FACTOR: Final = structure("values:u8 by_sample:i8 at,by_out,by_term,slot,fresh,terms,pitch,unused:i4")
 READ: Final = structure("from:u8 bytes:i8")
 FEED: Final = structure("slot,pitch:i4")

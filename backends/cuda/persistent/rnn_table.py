@@ -48,25 +48,25 @@ def _lines(samples: int) -> int:
 
 @dataclass(frozen=True)
 class _Sums:
-    """How a stage sums: 2^bits outputs in parallel, each by 2^split threads, 2^ways products at a time."""
+    """How a stage sums: 2^bits outputs in parallel, each by 2^split threads, 2^beside products at a time."""
 
     bits: int
     split: int
-    ways: int
+    beside: int
 
     @staticmethod
     def of(outs: int, pitches: Sequence[int], unit: int) -> _Sums:
         bits = min((outs - 1).bit_length(), (BLOCK - 1).bit_length())
         if not pitches:
             return _Sums(bits, 0, 0)
-        ways = min((min(len(pitches), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
-        most = min(BLOCK >> bits >> ways, max(1, min(pitches) // unit // 2))
-        return _Sums(bits, most.bit_length() - 1, ways)
+        beside = min((min(len(pitches), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
+        most = min(BLOCK >> bits >> beside, max(1, min(pitches) // unit // 2))
+        return _Sums(bits, most.bit_length() - 1, beside)
 
     def room(self, products: int) -> int:
         """Parts of sums of one sample."""
-        passes = -(-products >> self.ways)
-        return passes << self.ways << self.split << self.bits
+        passes = -(-products >> self.beside)
+        return passes << self.beside << self.split << self.bits
 
 
 class _Packer:
@@ -98,7 +98,7 @@ class _Packer:
             return None
         sums = self._sums(x)
         units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
-        if len(x.factors) > 1 << sums.ways or x.stage.outs > 1 << sums.bits or units > rnn.MINE:
+        if len(x.factors) > 1 << sums.beside or x.stage.outs > 1 << sums.bits or units > rnn.MINE:
             return None
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
@@ -125,10 +125,10 @@ class _Packer:
                 np.zeros(len(x.factors), rnn.FACTOR),
                 np.zeros(len(x.fed), rnn.FEED),
             )
-            head["what"] = x.what
+            head["shape"] = x.what
             sums = self._sums(x)
             head["outs"], head["products"] = x.stage.outs, len(x.factors)
-            head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
+            head["bits"], head["split"], head["beside"] = sums.bits, sums.split, sums.beside
             head["mine"] = mine is not None and self._layout(x) == mine
             head["fresh"] = self._filled(x.factors, factors, held, area)
             self._fed(x, behind, feeds, held, area)
