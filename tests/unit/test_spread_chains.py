@@ -201,7 +201,10 @@ def test_matrices_that_no_block_can_have_are_spread(tmp_path: Path) -> None:
 def test_matrix_units_sum_large_matrices(tmp_path: Path, units: int, numerics: dict[str, str], passes: int) -> None:
     """Where that is faster, for float32's products, which they make of three; they share a kernel in all phases."""
     model = network(tmp_path, Network("lstm", units, 4))
-    merged = lower(replace(model, numerics=replace(model.numerics, **numerics)), capable(True)).merged
+    lowered = lower(replace(model, numerics=replace(model.numerics, **numerics)), capable(True))
+    merged = lowered.merged
+    verdicts = [d.verdict for d in lowered.decisions if d.pass_name == "chains"]
+    assert verdicts and all(v.endswith("over blocks, sums on matrix units") == (passes > 0) for v in verdicts)
     spreads = [x for p in merged.phases for x in p.loops if x.spread > 1]
     assert {x.passes for x in spreads} <= {passes} and (spreads or not passes)
     assert ("nl_unit_sums" in emit(merged).text) == (passes > 0)

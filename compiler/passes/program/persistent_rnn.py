@@ -128,7 +128,7 @@ def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made
     if len(fork.ways) > 1:
         made.forks.append(fork)
     chosen = over if over is not None and way == SPREAD else spread_rnn.Spread(1, 0.0)
-    verdict = _verdict(way, len(links), loop.steps)
+    verdict = _verdict(way, len(links), loop.steps) + (", sums on matrix units" if chosen.passes else "")
     made.decisions.append(Decision("chains", _subject(merged, phase, links), verdict, why))
     runs = replace(loop, samples=samples, pays=way != LAUNCHES, spread=chosen.members, passes=chosen.passes)
     return _Tried(runs, sums.stages, over)
