@@ -547,7 +547,7 @@ def data(tmp_path: Path) -> None:
         ("- conv2d: {filters: 3, kernel: 3, groups: 3}", "E0501 `image` has 1 channel, which cannot be split into 3"),
         ("- max_pool2d: {size: 2, padding: 2}", "E0501 a window could lie in the padding as a whole"),
         ("- dropout: {rate: 2 / 2}", "E0106 `rate` must be below 1; it is 1"),
-        ("- flatten: {inputs: label}", "E0501 `label` holds whole numbers; layers read real ones"),
+        ("- flatten: {inputs: label}", "E0501 `flatten_2` holds whole numbers; a dense layer reads real ones"),
         ("- flatten: {inputs: [image, image]}", "E0106 a flatten layer reads one input; here are 2"),
         ("- flatten: {name: image}", "E0207 an input of the network is called `image` already"),
         ("- activation: {function: relo}", "E0201 there is no activation or function `relo`"),
