@@ -151,14 +151,10 @@ class Arrangement:
     def pitch(self, units: int) -> int:
         """Units from one line to the next one, so that threads that read at once read different banks."""
         if self.columns:
-            whole = _in_steps(units)
+            whole = -(-units // STEP) * STEP
             return whole if whole % _LANES else whole + STEP
         lanes = _LANES // self.tiles if self.tiles in (1, 2, 4) else 1
         return units if lanes == _LANES else (-(-units // lanes) | 1) * lanes
-
-
-def _in_steps(units: int) -> int:
-    return -(-units // STEP) * STEP
 
 
 def divided(stage: Stage, division: Division, real_bytes: int) -> int:
@@ -172,70 +168,48 @@ def divided(stage: Stage, division: Division, real_bytes: int) -> int:
     return panels.bit_length() - 1 if saved > cost.SPREAD_GIVEN_US else 0
 
 
+def summed(stage: Stage, division: Division, divided: int) -> tuple[int, Sequence[Panel]]:
+    """Of what a block sums of a stage: 2^n of the outputs, n first, and the panels."""
+    bits = division.bits(stage.outs)
+    return (bits + divided, stage.panels[:1]) if divided else (bits, stage.panels)
+
+
 def arranged(stage: Stage, division: Division, unit: int, units: bool = False) -> Iterator[Arrangement]:
     """Ways to sum a stage, `unit` reals at a time, the fastest one first; the later ones take less shared memory.
-    `units`: on matrix units."""
+    `units`: by warps on matrix units, not by threads."""
     if not stage.panels:
         yield Arrangement()
         return
+    workers, step, each = (_WARPS, STEP, division.each) if units else (THREADS, 1, division.each)
     among = divided(stage, division, 16 // unit) if units else 0
-    panels = stage.panels[:1] if among else stage.panels
-    bits = division.bits(stage.outs)
-    for x in (_on_units if units else _by_threads)(panels, bits + among, division.each, unit):
-        yield replace(
-            x, divided=among, sums=max(x.sums, stage.products * _places(division.each << bits) if among else 0)
-        )
+    bits, panels = summed(stage, division, among)
+    lines, size = max(p.products for p in panels) << bits, each << bits
+    terms = -(-max(-(-p.terms // unit) for p in panels) // step) * step
+    columns = next((n for n in _COLUMNS if n * _OUTS >= lines), _COLUMNS[-1]) if units else 0
+    across = -(-lines // (columns * _OUTS or EIGHT))
+    tiles = across * -(-each // (_SAMPLES * DOWN if units else EIGHT))
+    if tiles > workers:
+        return
+    passes = -(-len(panels) // (workers // tiles))
+    side = -(-len(panels) // passes)
+    ways = min(workers // side // tiles, terms // step)
+    part = _places(size) if units else -(-size // _BANKS) * _BANKS + across
+    products, given = sum(p.products for p in panels), stage.products * _places(size >> among) if among else 0
+    while ways > 0:
+        fold = 1 if units else _fold(tiles, ways, THREADS // side)
+        for turns, depth in ((2, DEPTH), (1, DEPTH), (1, 2)):
+            chunk = min(terms, ways * turns * step)
+            x = Arrangement(side, tiles, across, ways, part, chunk, -(-terms // chunk), depth=depth, fold=fold)
+            x = replace(x, once=passes == 1, columns=columns, divided=among)
+            line = x.pitch(chunk) * unit
+            yield replace(x, line=line, sums=max(products * x.parts * part, given), values=depth * side * each * line)
+        ways //= 2
 
 
 def _places(sums: int) -> int:
     """Reals that sums of a product take: between each 32 are some, so that those of several samples are in other
     banks."""
     return -(-sums // _BANKS) * (_BANKS + STEP)
-
-
-def _by_threads(panels: Sequence[Panel], bits: int, each: int, unit: int) -> Iterator[Arrangement]:
-    units = max(-(-p.terms // unit) for p in panels)
-    across = -(-(max(p.products for p in panels) << bits) // EIGHT)
-    tiles = across * -(-each // EIGHT)
-    if tiles > THREADS:
-        return
-    passes = -(-len(panels) // (THREADS // tiles))
-    side = -(-len(panels) // passes)
-    ways = min(THREADS // side // tiles, units)
-    part = -(-(each << bits) // _BANKS) * _BANKS + across
-    while ways > 0:
-        for turns, depth in ((2, DEPTH), (1, DEPTH), (1, 2)):
-            chunk = min(units, ways * turns)
-            x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth)
-            x = replace(x, once=passes == 1, fold=_fold(tiles, ways, THREADS // side))
-            yield _sized(x, panels, each, unit)
-        ways //= 2
-
-
-def _on_units(panels: Sequence[Panel], bits: int, each: int, unit: int) -> Iterator[Arrangement]:
-    units = _in_steps(max(-(-p.terms // unit) for p in panels))
-    wide = -(-(max(p.products for p in panels) << bits) // _OUTS)
-    columns = next((n for n in _COLUMNS if n >= wide), _COLUMNS[-1])
-    across = -(-wide // columns)
-    tiles = across * -(-each // (_SAMPLES * DOWN))
-    if tiles > _WARPS:
-        return
-    passes = -(-len(panels) // (_WARPS // tiles))
-    side = -(-len(panels) // passes)
-    ways = min(_WARPS // side // tiles, units // STEP)
-    part = _places(each << bits)
-    while ways > 0:
-        for turns, depth in ((2, DEPTH), (1, DEPTH), (1, 2)):
-            chunk = min(units, ways * turns * STEP)
-            x = Arrangement(side, tiles, across, ways, part, chunk, -(-units // chunk), depth=depth, columns=columns)
-            yield _sized(replace(x, once=passes == 1), panels, each, unit)
-        ways //= 2
-
-
-def _sized(x: Arrangement, panels: Sequence[Panel], each: int, unit: int) -> Arrangement:
-    """With what it takes of shared memory."""
-    line, products = x.pitch(x.chunk) * unit, sum(p.products for p in panels)
-    return replace(x, line=line, sums=products * x.parts * x.part, values=x.depth * x.side * each * line)
 
 
 def _fold(tiles: int, ways: int, threads: int) -> int:
@@ -259,28 +233,22 @@ class Room:
 
 def kept(stage: Stage, x: Arrangement, division: Division, unit: int) -> int:
     """Reals of a block's part of the matrices of a stage."""
-    bits, panels = division.bits(stage.outs) + x.divided, stage.panels[:1] if x.divided else stage.panels
+    bits, panels = summed(stage, division, x.divided)
     return sum((p.products << bits) * x.pitch(-(-p.terms // unit)) * unit for p in panels)
 
 
 def fitting(
-    stages: Sequence[Stage],
-    division: Division,
-    unit: int,
-    reals: int,
-    units: bool = False,
-    matrices: Sequence[bool] = (),
+    stages: Sequence[Stage], division: Division, unit: int, reals: int, units: bool = False
 ) -> tuple[list[Arrangement], Room] | None:
-    """The fastest arrangements of stages that fit together into so many reals. `units`: on matrix units; `matrices`:
-    whether a stage has matrices that none before it has (default: each)."""
+    """The fastest arrangements of stages with matrices of their own that fit together into so many reals. `units`: on
+    matrix units."""
     ways = [list(arranged(s, division, unit, units)) for s in stages]
     for level in range(max(map(len, ways), default=0)):
         if not all(ways):
             return None
         found = [w[min(level, len(w) - 1)] for w in ways]
         room = Room.of(found)
-        new = matrices or [True] * len(stages)
-        taken = sum(kept(s, x, division, unit) for s, x, n in zip(stages, found, new, strict=True) if n)
+        taken = sum(kept(s, x, division, unit) for s, x in zip(stages, found, strict=True))
         if taken + room.end <= reals:
             return found, room
     return None
@@ -303,12 +271,14 @@ def best(
     found: list[Spread] = []
     most = max(s.outs for s, _ in stages)
     reals = (device.shared_block - RECORDS) // real_bytes
+    exact = passes and min(p.terms for s, _ in stages for p in s.panels) >= LEAST_TERMS
     for bits in range(1, most.bit_length()):
         division = Division.of(-(-most // (1 << bits)), samples, device.processors, loops)
-        least = min(p.terms for s, _ in stages for p in s.panels)
-        for way in {0, passes if least >= LEAST_TERMS else 0} if division else ():
-            fit = division and fitting([s for s, _ in stages], division, 16 // real_bytes, reals, way > 0)
-            if division and fit:
+        if division is None:
+            continue
+        for way in (0, passes) if exact else (0,):
+            fit = fitting([s for s, _ in stages], division, 16 // real_bytes, reals, way > 0)
+            if fit is not None:
                 each = zip(stages, fit[0], strict=True)
                 time = sum(many * _microseconds(s, x, division, real_bytes, device, way) for (s, many), x in each)
                 found.append(Spread(division.members, time, way))
@@ -318,7 +288,7 @@ def best(
 def _microseconds(
     stage: Stage, x: Arrangement, division: Division, real_bytes: int, device: Target, passes: int
 ) -> float:
-    bits, panels = division.bits(stage.outs) + x.divided, stage.panels[:1] if x.divided else stage.panels
+    bits, panels = summed(stage, division, x.divided)
     values = division.each * sum(p.terms for p in panels) * real_bytes
     wait = cost.SPREAD_BARRIER_US + values / cost.SPREAD_BYTES + (cost.SPREAD_GIVEN_US if x.divided else 0.0)
     wait *= cost.waits(device)

@@ -15,7 +15,7 @@ NAME: Final = "nl_spread_chain"
 KEPT: Final = structure("from:u8 by_out,by_term:i8 outs,terms,at,pitch,bits,panel,divided,unused,unused_2,unused_3:i4")
 PANEL: Final = structure("values:u8 by_sample:i8 terms,at,pitch,rows,first,number,unused,unused_2:i4")
 STAGE: Final = structure(
-    "moves,what,outs,bits,panels,side,ways,tiles,across,part,line,chunk,chunks,meets,rows,reads:i4 "
+    "moves,shape,outs,bits,panels,side,ways,tiles,across,part,line,chunk,chunks,meets,rows,reads:i4 "
     "products,depth,wide,terms,fold,columns,divided,unused:i4"
 )
 SPREAD: Final = structure(

@@ -83,15 +83,15 @@ class _Packer:
         if key not in self.matrices:
             factors = [(n, f) for n, p in enumerate(panels) for f in p.factors]
             rows = np.zeros(len(factors), spread.KEPT)
-            at = self.kept
+            at, size = self.kept, pitch << bits
             for row, (n, f) in zip(rows, factors, strict=True):
                 by = (f.matrix[3], 1) if f.by_out else (1, f.matrix[3])
                 row["from"], (row["by_out"], row["by_term"]) = f.matrix[0], by
                 row["outs"], row["terms"], row["bits"] = f.outs, f.terms, bits
                 row["panel"], row["divided"] = n, divided
-                row["at"], row["pitch"] = self.kept, pitch
-                self.kept += 0 if divided else pitch << bits
-            self.kept += pitch << bits if divided else 0
+                row["pitch"] = pitch
+            rows["at"] = at if divided else at + size * np.arange(len(rows))
+            self.kept += size if divided else size * len(rows)
             self.matrices[key] = at, rows
         return self.matrices[key][0]
 
@@ -134,7 +134,7 @@ class _Packer:
             products[first : first + len(p.numbers)] = p.numbers
             first += len(p.numbers)
         rows, near = x.packed(), self._near(x)
-        head["what"], head["outs"], head["bits"] = x.what, x.stage.outs, self.division.bits(x.stage.outs)
+        head["shape"], head["outs"], head["bits"] = x.what, x.stage.outs, self.division.bits(x.stage.outs)
         head["panels"], head["products"] = len(panels), len(x.factors)
         head["meets"], head["rows"], head["reads"] = self._meets(x) or a.divided > 0, rows.nbytes, len(near)
         head["wide"], head["terms"] = min(a.chunk - 1, 31).bit_length(), self._whole(panels)
