@@ -11,7 +11,7 @@ Does not: merge equal kernels of different prototypes (merge does).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, ParamSpec
 
@@ -68,6 +68,25 @@ class KernelRows:
             values.append(columns[formal])
         self.paths.append(path)
         return Row(self, len(self.paths) - 1)
+
+    def add_rows(
+        self,
+        arrays: Mapping[str, Sequence[str]],
+        columns: Mapping[str, Sequence[l2.ColumnValue]],
+        paths: Sequence[str],
+    ) -> Row:
+        """Adds a row at each model path; every formal has a value for each."""
+        first, count = len(self.paths), len(paths)
+        if self.tables:
+            arrays = {**arrays, **{formal: (table,) * count for formal, table in self.tables.items()}}
+        if WARMUP in self.scalars:
+            columns = {**columns, WARMUP: (self.builder.warmup,) * count}
+        for formal, bound in self.arrays.items():
+            bound.extend(arrays[formal])
+        for formal, values in self.scalars.items():
+            values.extend(columns[formal])
+        self.paths.extend(paths)
+        return Row(self, first, count)
 
 
 @dataclass
@@ -159,15 +178,16 @@ class _Launched:
 # Frozen by `Final`, as spans are (compiler/core/source.py): a program may have a million.
 @dataclass(slots=True)
 class Row:
-    """Row `number` of a kernel."""
+    """Row `number` of a kernel, or `count` rows from there on."""
 
     kernel: Final[KernelRows]
     number: Final[int]
+    count: Final[int] = 1
 
     def launch(self, phase: str, due: tuple[int, int] = (1, 0), join: bool = True) -> None:
         """Adds the row to a phase, in the steps k with k % every == offset (`due`). `join`: it is independent of
         adjacent launches of the same kernel, so that one launch may run both; without it, merge joins launches that it
-        proves independent."""
+        proves independent. Several rows are."""
         self._add(self.kernel.builder.phases.setdefault(phase, []), *due, join)
 
     def run(self, at: Place, join: bool = True) -> None:
@@ -180,9 +200,9 @@ class Row:
     def _add(self, items: list[_Launched], every: int, offset: int, join: bool) -> None:
         lo, last = self.number, items[-1] if join and items else None
         if last and last.kernel is self.kernel and (last.hi, last.every, last.offset) == (lo, every, offset):
-            last.hi += 1
+            last.hi += self.count
         else:
-            items.append(_Launched(self.kernel, lo, lo + 1, every, offset))
+            items.append(_Launched(self.kernel, lo, lo + self.count, every, offset))
 
 
 @dataclass

@@ -9,7 +9,7 @@ Does not: run other statements of a synapse model (lower_synapses).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,15 +19,15 @@ from compiler.core.source import Span
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level1.stages import KNOWN
-from compiler.ir.space import DType, array_name
+from compiler.ir.space import DType, array_name, own_array
 from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
 from compiler.passes.model.insert_delays import REMAINS
 from compiler.passes.model.known_deliveries import input_of, send_of
-from compiler.passes.program.build_program import Place, Prototype
+from compiler.passes.program.build_program import KernelRows, Place, Prototype
 from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
-from compiler.passes.projections.synapse_rows import EVENT_FORMALS, events_of
-from compiler.passes.relations.relations import LoweredRelation, relation_of
-from compiler.passes.relations.stored_rows import Link
+from compiler.passes.projections.synapse_rows import EVENT_FORMALS
+from compiler.passes.relations.relations import LoweredRelation, relations_of
+from compiler.passes.relations.stored_rows import ColumnsOfEach, Link, alike
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,33 @@ def clear_columns(projection: l0.Projection) -> dict[str, int]:
 _PLACE: Final = Place(KNOWN)
 
 
-def deliver_known(link: Link, delivery: Delivery, arrival: str, deliveries: Deliveries) -> None:
-    """The events of `pre` add to an input of `post`: one row, or one for each delay (StoredProjection.arrivals)."""
-    found = relation_of(link)
-    weight = _value_of(link, found, delivery)
-    delays = None if link.member.delays is None else delays_of(link, found)
-    for delay in ages(link.projection, link.member) if arrival == "ages" else (link.member.delay,):
-        _row(link, delivery, found, weight, delays, arrival == "input", deliveries, delay)
+def together(link: Link, arrival: str, deliveries: Deliveries) -> tuple[object, ...] | None:
+    """Equal for links that `deliver_known` may lower at once, as their rows are those of the same kernels; None for one
+    that is lowered alone."""
+    p, m = link.projection, link.member
+    if p.synapse is not None or m.delays is not None or not isinstance(m.weight, l0.Const):
+        return None
+    drawn = alike(link)
+    return None if drawn is None else (*drawn, p.into, p.clear, arrival, (link.post.name, p.into) in deliveries.rings)
+
+
+def deliver_known(links: Sequence[Link], delivery: Delivery, arrival: str, deliveries: Deliveries) -> None:
+    """The events of `pre` add to an input of `post`: one row, or one for each delay (StoredProjection.arrivals). Of one
+    link, or of several that are lowered `together`."""
+    first, (found, arrays, columns) = links[0], relations_of(links)
+    weight, each = _value_of(first, found, delivery), dict[str, Sequence[l2.ColumnValue]]()
+    if len(links) == 1:
+        each |= {column: (value,) for column, value in weight.columns.items()}
+    else:
+        (column,) = weight.columns
+        each[column] = [float(x.member.weight.value) for x in links if isinstance(x.member.weight, l0.Const)]
+    delays = None if first.member.delays is None else delays_of(first, found)
+    rows = _Rows(links, delivery, found, arrays, columns, weight, each, delays, arrival == "input", deliveries)
+    if arrival == "ages":
+        for delay in ages(first.projection, first.member):
+            rows.add((delay,))
+    else:
+        rows.add([x.member.delay for x in links])
 
 
 def _value_of(link: Link, found: LoweredRelation, delivery: Delivery) -> Given:
@@ -94,50 +114,73 @@ def _value_of(link: Link, found: LoweredRelation, delivery: Delivery) -> Given:
     )
 
 
-def _row(
-    link: Link,
-    delivery: Delivery,
-    found: LoweredRelation,
-    weight: Given,
-    delays: str | None,
-    early: bool,
-    deliveries: Deliveries,
-    delay: int,
-) -> None:
-    """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
-    serves; `early`: it delivers at the spike, into a ring buffer."""
-    projection, pre, post, builder, goes = link.projection, link.pre, link.post, link.builder, delivery.into
-    ring = (post.name, goes) in deliveries.rings
-    events = events_of(pre.name, pre.slots, 0 if early else delay)
-    columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, events.spikes), "slots": events.slots}
-    columns["delay"] = events.delay
-    if ring:
-        # A ring takes what has one delay for all its synapses too: the delay is then a column.
-        columns |= {"ring_slots": deliveries.ring_slots[post.name], "n_post": post.size}
-        columns |= {} if early and delays is not None else {"late": delay if early else 0}
-    if deliveries.fixed_point:
-        columns["counts"] = 1.0 / deliveries.quanta[post.name, goes]
-    columns |= clear_columns(projection)
-    dtype = None if delays is None else builder.arrays[delays].dtype
-    text = _Text(
-        goes,
-        builder.precision,
-        found.relation,
-        found.formals,
-        weight.value,
-        weight.formals,
-        dtype,
-        tuple(columns),
-        delivery.span,
-    )
-    title = f"{link.stored}: propagation into {goes}"
-    kernel = builder.rows_of(_prototype, title, delivery.span, 0, text)
-    to = delivered_name if ring or deliveries.fixed_point else array_name
-    arrays = {"spikes": events.spikes, "spike_count": events.count, **found.arrays}
-    into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
-    arrays |= {**weight.arrays, into: to(post.name, goes)} | ({} if delays is None else {"delays": delays})
-    # In the order of the model (stages.IN_SEQUENCE), as families of one kernel may stand apart in it.
-    kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored).run(_PLACE)
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of one kernel, one of each link. `arrays`, `columns` (of the relation), `weights`: of each; `delays`: the
+    array of delays that differ from synapse to synapse; `early`: it delivers at the spike, into a ring buffer."""
+
+    links: Sequence[Link]
+    delivery: Delivery
+    found: LoweredRelation
+    arrays: Mapping[str, Sequence[str]]
+    columns: ColumnsOfEach
+    weight: Given
+    weights: ColumnsOfEach
+    delays: str | None
+    early: bool
+    deliveries: Deliveries
+
+    def add(self, late: Sequence[int]) -> None:
+        """Adds the rows. `late`: the delay of all synapses, or of those that the row serves, of each link."""
+        links, delivery, weight = self.links, self.delivery, self.weight
+        first, deliveries, goes = links[0], self.deliveries, delivery.into
+        builder, posts = first.builder, [x.post for x in links]
+        ring = (first.post.name, goes) in deliveries.rings
+        none = (0,) * len(links)
+        spikes = [own_array(x.pre.name, "spikes") for x in links]
+        columns: dict[str, Sequence[l2.ColumnValue]] = {
+            "room": [room_of(builder, array) for array in spikes],
+            "slots": [x.pre.slots for x in links],
+            "delay": none if self.early else late,
+        }
+        if ring:
+            # A ring takes what has one delay for all its synapses too: the delay is then a column.
+            columns["ring_slots"] = [deliveries.ring_slots[post.name] for post in posts]
+            columns["n_post"] = [post.size for post in posts]
+            columns |= {} if self.early and self.delays is not None else {"late": late if self.early else none}
+        if deliveries.fixed_point:
+            columns["counts"] = [1.0 / deliveries.quanta[post.name, goes] for post in posts]
+        columns |= {name: (value,) * len(links) for name, value in clear_columns(first.projection).items()}
+        kernel = self._kernel(tuple(columns))
+        to = delivered_name if ring or deliveries.fixed_point else array_name
+        into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
+        arrays: dict[str, Sequence[str]] = {
+            "spikes": spikes,
+            "spike_count": [own_array(x.pre.name, "spike_count") for x in links],
+            **self.arrays,
+            **{f: (array,) for f, array in weight.arrays.items()},
+            into: [to(post.name, goes) for post in posts],
+        }
+        if self.delays is not None:
+            arrays["delays"] = (self.delays,)
+        # In the order of the model (stages.IN_SEQUENCE), as families of one kernel may stand apart in it.
+        kernel.add_rows(arrays, {**self.columns, **self.weights, **columns}, [x.stored for x in links]).run(_PLACE)
+
+    def _kernel(self, columns: tuple[str, ...]) -> KernelRows:
+        builder, delivery, weight = self.links[0].builder, self.delivery, self.weight
+        text = _Text(
+            delivery.into,
+            builder.precision,
+            self.found.relation,
+            self.found.formals,
+            weight.value,
+            weight.formals,
+            None if self.delays is None else builder.arrays[self.delays].dtype,
+            columns,
+            delivery.span,
+        )
+        title = f"{self.links[0].stored}: propagation into {delivery.into}"
+        return builder.rows_of(_prototype, title, delivery.span, 0, text)
 
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.

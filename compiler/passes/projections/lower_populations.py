@@ -55,8 +55,7 @@ def lower_populations(
     numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
     families = {p.name: p for p in model.projections}
     synapses = SynapseLowering(builder, deliveries, model.simulate.dt, numbers, families, graph)
-    for p in graph.projections:
-        synapses.family(p, _links(p, builder, instances))
+    synapses.families(lambda p: _links(p, builder, instances))
     record_events(builder, model, instances)
     lower_inputs(drives, instances)
     inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.synapses as l1
@@ -21,7 +22,7 @@ from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.ir.space import own_array
 from compiler.passes.cells.cell_arrays import Deliveries, due_steps, event_lists
 from compiler.passes.program.build_program import EVERY_STEP, Place, ProgramBuilder
-from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of
+from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of, together
 from compiler.passes.projections.synapse_arrays import ages
 from compiler.passes.projections.synapse_rewire import renew
 from compiler.passes.projections.synapse_sums import gather, sum_text
@@ -46,14 +47,30 @@ class SynapseLowering:
     _places: dict[int, Place] = field(default_factory=dict)
     _cache: rows.Cache = field(default_factory=dict)
 
-    def family(self, p: StoredProjection, links: Iterable[tuple[int, Link]]) -> None:
-        """Arrays and rows of the projections of a family, by number. A delivery that is known at the spike need not
-        wait."""
-        if p.known is not None:
+    def families(self, links: Callable[[StoredProjection], Iterable[tuple[int, Link]]]) -> None:
+        """Arrays and rows of all projections. `links`: those of a family, by number. A delivery that is known at the
+        spike need not wait; neighbours of one kind are lowered at once."""
+        for known, family in groupby(self.graph.projections, lambda p: p.known is not None):
+            if known:
+                self._known((p, number, link) for p in family for number, link in links(p))
+            else:
+                for p in family:
+                    self._family(p, links(p))
+
+    def _known(self, members: Iterable[tuple[StoredProjection, int, Link]]) -> None:
+        def kind(member: tuple[StoredProjection, int, Link]) -> object:
+            p, number, link = member
+            return together(link, p.arrival_of(number), self.deliveries) or (p.name, number)
+
+        for _, group in groupby(members, kind):
+            (p, number, first), *others = group
+            assert p.known is not None
             delivery = delivery_of(p.family, p.known, self.model_numbers, self.dt)
-            for number, link in links:
-                deliver_known(link, delivery, p.arrival_of(number), self.deliveries)
-            return
+            links = (first, *(link for _, _, link in others))
+            deliver_known(links, delivery, p.arrival_of(number), self.deliveries)
+
+    def _family(self, p: StoredProjection, links: Iterable[tuple[int, Link]]) -> None:
+        """Arrays and rows of the projections of a family that run a cell, by number."""
         copies, done = Counter(member_name(p.family, m) for m in p.family.members), Counter[str]()
         for number, link in links:
             self._lower(link, self.graph.synapses[p.cell_of(number)], done[link.stored], copies[link.stored])

@@ -9,7 +9,7 @@ Does not: create statements or deliveries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import STORAGES
 from compiler.ir.space import DType, own_array
-from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
+from compiler.passes.relations.stored_rows import CSR, PART, ColumnsOfEach, Drawing, Link, draw_rows, make_arrays
 
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
@@ -63,6 +63,20 @@ def relation_of(link: Link, by: str = "pre") -> LoweredRelation:
     raise AssertionError(link.storage)
 
 
+def relations_of(links: Sequence[Link]) -> tuple[LoweredRelation, Mapping[str, Sequence[str]], ColumnsOfEach]:
+    """The relation of a link, walked from its sources, or that of several which are `alike` (of the first one); and the
+    arrays and columns of each, by formal."""
+    first = links[0]
+    if len(links) > 1:
+        draw_rows(links)
+    found = relation_of(first)
+    if len(links) == 1:
+        return found, {f: (a,) for f, a in found.arrays.items()}, {c: (value,) for c, value in found.columns.items()}
+    assert not found.columns, f"{first.stored}: columns of {len(links)} projections"
+    parts = {f: array.removeprefix(first.stored) for f, array in found.arrays.items()}
+    return found, {f: [x.stored + part for x in links] for f, part in parts.items()}, {}
+
+
 def _column(name: str) -> l2.ScalarFormal:
     return l2.ScalarFormal(name, DType.I64)
 
@@ -98,7 +112,7 @@ def _procedural(link: Link, drawing: Drawing) -> LoweredRelation:
     pointers = link.array("row")
     new = {"key": "connect_key"}  # the statements have a key of their own
     formals = tuple(replace(f, name=new.get(f.name, f.name)) for f in drawing.formals)
-    columns = {new.get(n, n): value for n, value in drawing.columns.items()}
+    columns = {new.get(n, n): value for n, (value,) in drawing.columns.items()}
     relation = l2.Procedural(link.rule.name, "row", drawing.probability)
-    arrays = {"row": pointers, **drawing.arrays}
+    arrays = {"row": pointers, **{f: array for f, (array,) in drawing.arrays.items()}}
     return LoweredRelation(relation, (CSR[0], *formals), arrays, columns, l2.SizeOf(pointers))

@@ -9,7 +9,7 @@ Does not: say how kernels read them (relations).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -29,6 +29,8 @@ from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
 Columns = dict[str, l2.ColumnValue]
+ColumnsOfEach = Mapping[str, Sequence[l2.ColumnValue]]
+"""A value for each of several links."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,36 @@ class Link(Ends):
         *,
         what: str = "",
         arrays: Mapping[str, str] = MappingProxyType({}),
-        probability: Expr | None = None,
-        more: tuple[l2.Formal, ...] = (),
         join: bool = True,
     ) -> None:
         """One row of the kernel that runs a stage. Its formals are bound to `<stored>'<formal>`, or to what `arrays`
-        says; `more`: those that `probability` reads."""
-        name, span = f"{self.stored}: {stage} synapses{what}", self.projection.span
-        kernel = self.builder.rows_of(_prototype, name, span, 0, rule, stage, probability, more)
-        own = self.array("")
-        bound = {f: arrays.get(f) or own + f for f in kernel.arrays}
-        kernel.add_row(bound, columns, self.stored).launch(phase, join=join)
+        says."""
+        each = {name: (value,) for name, value in columns.items()}
+        _run(_Stage((self,), phase, rule, stage, what), each, {f: (a,) for f, a in arrays.items()}, join)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage of links whose kernels are one. `more`: the formals that `probability` reads."""
+
+    links: Sequence[Link]
+    phase: str
+    rule: str
+    name: str
+    what: str
+    probability: Expr | None = None
+    more: tuple[l2.Formal, ...] = ()
+
+
+def _run(at: _Stage, columns: ColumnsOfEach, arrays: Mapping[str, Sequence[str]], join: bool = True) -> None:
+    """One row for each link. `columns`, `arrays`: by formal, of each link; other formals are bound to
+    `<stored>'<formal>`."""
+    first = at.links[0]
+    name = f"{first.stored}: {at.name} synapses{at.what}"
+    args = (at.rule, at.name, at.probability, at.more)
+    kernel = first.builder.rows_of(_prototype, name, first.projection.span, 0, *args)
+    bound = {f: arrays.get(f) or [x.array(f) for x in at.links] for f in kernel.arrays}
+    kernel.add_rows(bound, columns, [x.stored for x in at.links]).launch(at.phase, join=join)
 
 
 CSR: Final = (
@@ -130,7 +151,7 @@ def _rows(link: Link, by: str) -> None:
         if link.in_part:
             _draw_part(link)
         elif link.rule.rows is None:
-            _draw_rows(link)
+            draw_rows((link,))
         else:
             _host_rows(link)
     if link.by_target:
@@ -141,10 +162,10 @@ def _rows(link: Link, by: str) -> None:
 
 def _pointers(link: Link) -> Drawing:
     """Makes `<stored>'row` alone, for connections that are drawn again at every event, as the result says."""
-    drawing = _drawing_of(link)
+    drawing = _drawing_of((link,))
     if not link.has("row"):
         link.filled("row", DType.I64, (link.pre.size + 1,))
-        drawing.count(link)
+        drawing.count()
     return drawing
 
 
@@ -153,7 +174,7 @@ def _mask(link: Link) -> None:
     shape = (link.pre.size, -(-link.post.size // 32))
     if link.rule.bits is None:
         link.filled("words", DType.U32, shape)
-        _drawing_of(link).stage(link, "mask")
+        _drawing_of((link,)).stage("mask")
         return
     bits = np.zeros((link.pre.size, 32 * shape[1]), np.bool_)
     bits[:, : link.post.size] = link.rule.bits(link)
@@ -173,40 +194,32 @@ _SIZES: Final[tuple[l2.Formal, ...]] = (_N_PRE, l2.ScalarFormal("n_post", DType.
 _STORED: Final[tuple[l2.Formal, ...]] = (_array("row", DType.I64, l2.Mode.READ), _array("col", DType.I32, l2.Mode.READ))
 
 
-# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(frozen=True)
 class Drawing:
-    """What every kernel that draws a relation reads: formals beside those of a DRAWN rule's text, the arrays that they
-    are bound to, columns, and the expression of an expression rule."""
+    """What every kernel that draws relations reads: formals beside those of a DRAWN rule's text, the arrays that they
+    are bound to and columns, of each link, and the expression of an expression rule."""
 
-    rule: Final[ConnectRule]
-    more: Final[tuple[l2.Formal, ...]]
-    arrays: Final[Mapping[str, str]]
-    columns: Final[Columns]
-    probability: Final[Expr | None]
+    links: Sequence[Link]
+    rule: ConnectRule
+    more: tuple[l2.Formal, ...]
+    arrays: Mapping[str, Sequence[str]]
+    columns: ColumnsOfEach
+    probability: Expr | None
 
     @property
     def formals(self) -> tuple[l2.Formal, ...]:
         return _drawn(self.rule, self.more)
 
-    def stage(self, link: Link, stage: str) -> None:
+    def stage(self, stage: str) -> None:
         """A kernel that makes something; its phase has its name, but for masks."""
-        rule, phase = link.projection.rule, "init" if stage == "mask" else stage
-        link.kernel(
-            phase,
-            rule,
-            stage,
-            self.columns,
-            what=f" ({rule})",
-            arrays=self.arrays,
-            probability=self.probability,
-            more=self.more,
-        )
+        rule, phase = self.links[0].projection.rule, "init" if stage == "mask" else stage
+        at = _Stage(self.links, phase, rule, stage, f" ({rule})", self.probability, self.more)
+        _run(at, self.columns, self.arrays)
 
-    def count(self, link: Link) -> None:
+    def count(self) -> None:
         """Fills in row pointers."""
-        self.stage(link, "count")
-        link.kernel("scan", "any", "scan", {"n_pre": link.pre.size})
+        self.stage("count")
+        _run(_Stage(self.links, "scan", "any", "scan", ""), {"n_pre": self.columns["n_pre"]}, {})
 
 
 def _drawn(rule: ConnectRule, more: tuple[l2.Formal, ...]) -> tuple[l2.Formal, ...]:
@@ -236,31 +249,50 @@ def _prototype(rule: str, stage: str, probability: Expr | None, more: tuple[l2.F
     return Prototype(formals, l2.Connect(rule, stage, probability))
 
 
-def _drawing_of(link: Link) -> Drawing:
-    """The Drawing of one projection, of a rule whose connections are drawn or computed."""
-    args, builder, rule, more = link.args, link.builder, link.rule, list[l2.Formal]()
-    sources, targets = link.pre.size, link.post.size
-    same = int(link.pre.name == link.post.name)
-    known: Columns = {"autapses": 1, "multapses": 1, "same": same, "w_from": sources, "h_from": 1, "w_to": targets}
-    known |= {"h_to": 1, **args}
-    columns: Columns = {"n_pre": sources, "n_post": targets, "key": l2.StreamKey(f"{link.stored}/connect")}
-    for column in rule.columns:
-        columns[column] = known[column]
-    probability = link.projection.probability
+_NOT_GIVEN: Final[Mapping[str, Callable[[Link], int]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("autapses", "multapses", "h_from", "h_to"), lambda link: 1),
+        "same": lambda link: int(link.pre.name == link.post.name),
+        "w_from": lambda link: link.pre.size,
+        "w_to": lambda link: link.post.size,
+    }
+)
+"""Columns of rules that no argument gives."""
+
+
+def _drawing_of(links: Sequence[Link]) -> Drawing:
+    """The Drawing of projections of a rule whose connections are drawn or computed: of several that are `alike`."""
+    first, given, more = links[0], [x.args for x in links], list[l2.Formal]()
+    builder, rule = first.builder, first.rule
+    columns: dict[str, Sequence[l2.ColumnValue]] = {
+        "n_pre": [x.pre.size for x in links],
+        "n_post": [x.post.size for x in links],
+        "key": [l2.StreamKey(f"{x.stored}/connect") for x in links],
+    }
+    for name in rule.columns:
+        columns[name] = [a[name] if name in a else _NOT_GIVEN[name](x) for x, a in zip(links, given, strict=True)]
+    probability = first.projection.probability
     if probability is not None:
+        args = given[0]
         bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
         for name in sorted((refs(probability) & args.keys()) - {*_EXTENTS, "autapses"}):
             new = derived("rule", Way.OF, name)
-            bindings[name], columns[new] = Ref(new), args[name]
+            bindings[name], columns[new] = Ref(new), [a[name] for a in given]
             more.append(l2.ScalarFormal(new, DType.I64 if isinstance(args[name], int) else builder.precision))
         probability = substitute(probability, bindings)
-    if rule.table is None:
-        return Drawing(rule, tuple(more), {}, columns, probability)
-    shared, make = rule.table(args)
-    if shared not in builder.arrays:
+    tables = [table for x in links for table in _tables(x)]
+    return Drawing(links, rule, tuple(more), {"table": tables} if tables else {}, columns, probability)
+
+
+def _tables(link: Link) -> tuple[str, ...]:
+    """The array of a rule's table, if it has one, which is made once; returns its name."""
+    if link.rule.table is None:
+        return ()
+    shared, make = link.rule.table(link.args)
+    if shared not in link.builder.arrays:
         table = make()
-        builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
-    return Drawing(rule, tuple(more), {"table": shared}, columns, probability)
+        link.builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
+    return (shared,)
 
 
 def _make_rows(link: Link, counted: Link) -> None:
@@ -270,12 +302,23 @@ def _make_rows(link: Link, counted: Link) -> None:
     link.builder.vector(link.array("col"), DType.I32, size, Role.SYNAPSE, span=link.projection.span)
 
 
-def _draw_rows(link: Link) -> None:
-    """Count, scan, fill."""
-    _make_rows(link, link)
-    drawing = _drawing_of(link)
-    drawing.count(link)
-    drawing.stage(link, "fill")
+def alike(link: Link) -> tuple[object, ...] | None:
+    """Equal for links whose stored rows `draw_rows` may make at once, as they are drawn by one kernel; None where rows
+    are not drawn, or not of these links alone."""
+    drawn = link.storage == "sparse" and link.rule.rows is None and link.projection.probability is None
+    if not drawn or link.in_part or link.by_target or link.member.like is not None:
+        return None
+    return link.projection.rule, link.shared
+
+
+def draw_rows(links: Sequence[Link]) -> None:
+    """Count, scan, fill: of one link, or of several that are `alike`."""
+    for link in links:
+        _make_rows(link, link)
+        _tables(link)
+    drawing = _drawing_of(links)
+    drawing.count()
+    drawing.stage("fill")
 
 
 # ------------------------------------------------------------------------------------------ parts of populations
@@ -289,7 +332,7 @@ def _draw_part(link: Link) -> None:
     numbers, as parts are ascending."""
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
     part = Link(link.projection, link.member, pre, post, link.builder, link.storage, link.shared, part=PART)
-    _draw_rows(part)
+    draw_rows((part,))
     _make_rows(link, part)
     sources, targets = (
         np.arange(whole.size) if runs is None else runs.indices
