@@ -20,7 +20,14 @@ from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.build.shared.data_files import check_array
 from compiler.frontend.build.shared.random_help import with_distribution
 from compiler.frontend.build.shared.readers import Reader, chosen, value_of
-from compiler.frontend.build.shared.values import Context, Names, number_and_dimension, out_of_bounds, shown
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    number_and_dimension,
+    out_of_bounds,
+    plain_number,
+    shown,
+)
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -64,7 +71,25 @@ def initial_value(
         case tree.Mapping():
             if node.get("file") is not None:
                 return from_file(node, c, what, count, each), dimension or DIMENSIONLESS
-            return _distribution(node, c, what, dimension, names, each)
+            known = c.drawn.get(id(node))
+            if known is not None and known[1:3] == (dimension, each):
+                return known[3]
+            before = len(c.sink.items)
+            drawn = _distribution(node, c, what, dimension, names, each)
+            if len(c.sink.items) == before and of_literals(node):
+                c.drawn[id(node)] = node, dimension, each, drawn
+            return drawn
+
+
+def of_literals(node: Node) -> bool:
+    """Whether all that stands in a value are literal numbers, flags and keys: it reads nothing."""
+    match node:
+        case Scalar(value=value):
+            return isinstance(value, bool) or plain_number(node) is not None
+        case Sequence(items=items):
+            return all(map(of_literals, items))
+        case tree.Mapping(entries=entries):
+            return all(of_literals(e.value) for e in entries)
 
 
 def explain_draws(sink: Sink, before: int, node: Node, dimension: Dimension | None, more: str = "") -> None:

@@ -70,7 +70,8 @@ class Names:
 class Context:
     """Shared context of the builders. `folder`: that of the model file. `unread`: files that may be missing, because
     others replace them: "data" (of the training), "weights", "init" (of a layer). `between`: called between parts of
-    long work; it may raise, to end it. `known`: the values in `names` of nodes, which copies of a block share."""
+    long work; it may raise, to end it. `known`: the values in `names` of nodes, which copies of a block share; `drawn`:
+    those of distributions that read nothing, with their dimension and what they belong to."""
 
     sink: Sink
     names: Names
@@ -80,6 +81,9 @@ class Context:
     unread_params: Unread = field(default_factory=Unread)
     between: Callable[[], object] = object
     known: dict[int, tuple[Node, tuple[float | int, Dimension | None]]] = field(default_factory=dict, repr=False)
+    drawn: dict[int, tuple[Node, Dimension | None, str, tuple[l0.Value | None, Dimension | None]]] = field(
+        default_factory=dict, repr=False
+    )
 
 
 @lru_cache(maxsize=65536)

@@ -10,6 +10,7 @@ Does not: choose integrators, or check the values of populations (build_populati
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import compiler.frontend.build.shared.definition_builder as parts
@@ -53,6 +54,21 @@ class BuiltNeuron:
     origins: dict[str, Span] = field(default_factory=dict)  # spans of the defaults of params
     shared: dict[str, Dimension | None] = field(default_factory=dict)  # variables of its pools
     histories: dict[str, int] = field(default_factory=dict)  # how many values each has
+
+    @cached_property
+    def times(self) -> tuple[tuple[str, Expr, Span | None], ...]:
+        """The decays and the refractory period, whose values are checked for each population: what they are, and where
+        they are written."""
+        assert self.definition is not None
+        found = [
+            (f"`decay` of the input `{i.name}`", i.decay, self.origins.get(f"{i.name}.decay"))
+            for i in self.definition.inputs
+            if i.decay is not None
+        ]
+        spike = self.definition.spike
+        if spike is not None and spike.refractory is not None:
+            found.append(("the refractory period", spike.refractory, self.refractory))
+        return tuple(found)
 
 
 _EQUATIONS: Final = "state inputs let dynamics update spike method pool population others events history on shared"

@@ -296,16 +296,19 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
 def _given(d: _Draft, parameter: str, node: Node, before: Mapping[str, l0.Value]) -> l0.Value | None:
     """The value that a population gives to a parameter, which may follow from those `before` it; an expression of the
     time becomes a drive."""
-    c, dimension, what = d.c, d.neuron.params[parameter], f"parameter `{parameter}` of `{d.name}`"
+    c, dimension = d.c, d.neuron.params[parameter]
     equations, size, shape = d.neuron.source == "equations", d.size, d.shape
     if not equations and parameter == ROUND:
         return _rounding(node, c)
-    literal = plain_number(node) is not None
-    changes = equations and not literal and reads_time(node, c)
-    others = _others_read(d, parameter, node) if equations and not literal and not changes else set()
+    literal = plain_number(node)
+    if literal is not None and literal[1] == dimension:
+        return l0.Const(literal[0], node.span)
+    what = f"parameter `{parameter}` of `{d.name}`"
+    changes = equations and literal is None and reads_time(node, c)
+    others = _others_read(d, parameter, node) if equations and literal is None and not changes else set()
     if others:
         return _following_others(d, parameter, node, others, before)
-    if equations and not literal and reads_place(node) and not changes:
+    if equations and literal is None and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
     if not changes:
         return initial_value(node, c, what, dimension, None, size if equations else None)[0]
@@ -358,8 +361,10 @@ def _rounding(node: Node, c: Context) -> l0.Value | None:
 
 def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
     """E0103 where `times` or `indices` are names of arrays without a file."""
+    if neuron.source != "spike_times":
+        return
     named = [e for e in given.entries if isinstance(e.value, Scalar) and isinstance(e.value.value, str)]
-    if neuron.source != "spike_times" or not named or named[0].value.span.file is not given.span.file:
+    if not named or named[0].value.span.file is not given.span.file:
         return
     text = named[0].value.text if isinstance(named[0].value, Scalar) else ""
     if named[0].name in ("times", "indices") and text.isidentifier() and text not in c.names.scope.kinds:
@@ -507,17 +512,8 @@ def _varied(
 
 def _check_times(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value]) -> None:
     """Decays must be positive and refractory periods integer steps, with this population's values."""
-    neuron, out, definition = d.neuron, d.out, d.neuron.definition
-    assert definition is not None
-    expressions: list[tuple[str, Expr, Span | None]] = [
-        (f"`decay` of the input `{i.name}`", i.decay, neuron.origins.get(f"{i.name}.decay"))
-        for i in definition.inputs
-        if i.decay is not None
-    ]
-    spike = definition.spike
-    if spike is not None and spike.refractory is not None:
-        expressions.append(("the refractory period", spike.refractory, neuron.refractory))
-    for what, expr, place in expressions:
+    neuron, out = d.neuron, d.out
+    for what, expr, place in neuron.times:
         value = params.get(expr.name) if isinstance(expr, Ref) else None
         if isinstance(value, l0.Const) and (id(expr), value.value) in out._good:
             continue
