@@ -10,7 +10,7 @@ Does not: drain the buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,11 +38,9 @@ def record_spikes(
     many as the buffer should hold in which every neuron spikes."""
     done: set[str] = set()
     for record in model.spikes:
-        for population in record.populations:
-            if population not in done:
-                done.add(population)
-                instance = instances[population]
-                _record_events(builder, RECORDS, population, instance.size, record.span, steps)
+        new = [p for p in dict.fromkeys(record.populations) if p not in done]
+        done.update(new)
+        _record_events(builder, RECORDS, [(p, instances[p].size) for p in new], record.span, steps)
 
 
 def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
@@ -51,7 +49,7 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
         for name, population in recorded_events(model, record):
             if not record.of_synapses:
                 _list_events(builder, name, instances[population])
-            _record_events(builder, EVENT_RECORDS, name, instances[population].size, record.span)
+            _record_events(builder, EVENT_RECORDS, [(name, instances[population].size)], record.span)
 
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
@@ -66,20 +64,28 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
 
 
 def _record_events(
-    builder: ProgramBuilder, stage: str, name: str, size: int, span: Span, steps: int = SPIKE_STEPS
+    builder: ProgramBuilder, stage: str, of: Sequence[tuple[str, int]], span: Span, steps: int = SPIKE_STEPS
 ) -> None:
-    """The row and the buffer of the lists `<name>'spikes`, of a population of `size` or of an event of its neurons."""
-    spikes = own_array(name, "spikes")
-    slots, room = builder.arrays[spikes].shape
-    steps = max(SPIKE_STEPS, min(steps, SPIKE_BYTES // (2 * DType.I32.bytes * max(size, 1))))
-    capacity = max(steps * size, 4 * room, 4096)
-    buffer = own_array(spikes, "record")
-    used = own_array(buffer, "used")
-    builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
-    builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
-    kernel = builder.rows_of(_recording, f"{name}: record spikes", span)
-    arrays = {"list": spikes, "count": own_array(name, "spike_count"), "buffer": buffer, "used": used}
-    kernel.add_row(arrays, {"slots": slots, "capacity": capacity, "n": room}, name).run(Place(stage))
+    """The rows and the buffers of the lists `<name>'spikes`, of populations of a size or of events of their neurons."""
+    if not of:
+        return
+    arrays: dict[str, list[str]] = {name: [] for name in ("list", "count", "buffer", "used")}
+    columns: dict[str, list[l2.ColumnValue]] = {name: [] for name in ("slots", "capacity", "n")}
+    for name, size in of:
+        spikes = own_array(name, "spikes")
+        slots, room = builder.arrays[spikes].shape
+        held = max(SPIKE_STEPS, min(steps, SPIKE_BYTES // (2 * DType.I32.bytes * max(size, 1))))
+        capacity = max(held * size, 4 * room, 4096)
+        buffer = own_array(spikes, "record")
+        used = own_array(buffer, "used")
+        builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
+        builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
+        for values, array in zip(arrays.values(), (spikes, own_array(name, "spike_count"), buffer, used), strict=True):
+            values.append(array)
+        for numbers, number in zip(columns.values(), (slots, capacity, room), strict=True):
+            numbers.append(number)
+    kernel = builder.rows_of(_recording, f"{of[0][0]}: record spikes", span)
+    kernel.add_rows(arrays, columns, [name for name, _ in of]).run(Place(stage))
 
 
 def _recording() -> Prototype:

@@ -43,14 +43,20 @@ class Part:
 def synapse_counts(model: l0.Model) -> dict[str, float]:
     """The number of synapses (or of slots for them) of every member of every family, by its model path."""
     populations = {p.name: p for p in model.populations}
-    return {own_name(f, m): n for f in model.projections for m, n in _counted(f, populations)}
+    known: dict[object, float] = {}
+    return {own_name(f, m): n for f in model.projections for m, n in _counted(f, populations, known)}
 
 
-def _counted(family: l0.Projection, populations: Mapping[str, l0.Population]) -> Iterator[tuple[l0.Member, float]]:
-    known: dict[object, float] = {}  # members of a family have few distinct numbers
+def _counted(
+    family: l0.Projection, populations: Mapping[str, l0.Population], known: dict[object, float]
+) -> Iterator[tuple[l0.Member, float]]:
+    """`known`: the numbers of other members, of which few differ."""
+    alike: object = family.rule
+    if family.probability is not None or family.planes is not None or family.pair_lists:
+        alike = id(family)
     for m in family.members:
         pre, post = populations[m.source], populations[m.target]
-        key = (m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post, m.parts)
+        key = (alike, m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post, m.parts)
         count = known.get(key)
         if count is None:
             count = known[key] = rule_of(family).count(Ends(family, m, *l0.as_drawn(m.parts, pre, post)))
@@ -106,7 +112,7 @@ def _of_neurons(model: l0.Model, real: int) -> Iterator[_Item]:
 
 def _of_synapses(model: l0.Model, real: int) -> Iterator[_Item]:
     """One part for each family."""
-    populations = {p.name: p for p in model.populations}
+    populations, known = {p.name: p for p in model.populations}, dict[object, float]()
     for f in model.projections:
         storage = storage_of(f)
         bits = storage == "bitmask"
@@ -119,7 +125,7 @@ def _of_synapses(model: l0.Model, real: int) -> Iterator[_Item]:
         if bits:
             count = sum(populations[m.source].size * populations[m.target].size for m in own)
         else:
-            count = math.ceil(sum(n for m, n in _counted(f, populations) if m.like is None))
+            count = math.ceil(sum(n for m, n in _counted(f, populations, known) if m.like is None))
         what = "pairs" if bits else "synapses expected" if rule_of(f).random else "synapses"
         name = partial(own_name, f, own[0]) if len(own) == 1 else partial(str, f.name)
         yield math.ceil(each * count), name, partial(f"{{:,}} {what}".format, count), f.span
