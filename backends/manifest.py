@@ -10,6 +10,7 @@ Does not: hold tables or contents.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from json.encoder import encode_basestring_ascii as text
 from typing import Any
 
@@ -21,16 +22,24 @@ from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
 
-def _array(array: l2.Array, placement: Placement) -> str:
-    """The line of an array, of which a model may have 100,000: as `json.dumps` writes it."""
-    a, offset = array, placement.offsets.get(array.name)
+def _arrays(arrays: Iterable[l2.Array], placement: Placement) -> Iterator[str]:
+    """The lines of arrays, of which a model may have 100,000: as `json.dumps` writes them."""
+    offsets, known = placement.offsets, dict[object, str]()
+    for a in arrays:
+        form = a.dtype, a.shape, a.layout, a.unit
+        middle = known.get(form) or known.setdefault(form, _form(a))
+        offset = offsets.get(a.name)
+        steps = f', "by_step": {a.by_step}, "ring": {a.ring}' if a.by_step else ""
+        yield (
+            f'    {{"name": {text(a.name)}, "role": "{a.role}", "offset": {"null" if offset is None else offset}, '
+            f'{middle}, "size_from": {"null" if a.size_from is None else text(a.size_from)}{steps}}}'
+        )
+
+
+def _form(a: l2.Array) -> str:
+    """What many arrays have in common."""
     layout = "null" if a.layout is None else f'{{"lanes": {a.layout.lanes}}}'
-    steps = f', "by_step": {a.by_step}, "ring": {a.ring}' if a.by_step else ""
-    return (
-        f'    {{"name": {text(a.name)}, "role": "{a.role}", "offset": {"null" if offset is None else offset}, '
-        f'"dtype": "{a.dtype.numpy}", "shape": {list(a.shape)}, "layout": {layout}, "unit": {text(a.unit)}, '
-        f'"size_from": {"null" if a.size_from is None else text(a.size_from)}{steps}}}'
-    )
+    return f'"dtype": "{a.dtype.numpy}", "shape": {list(a.shape)}, "layout": {layout}, "unit": {text(a.unit)}'
 
 
 def _kernel(template: l2.Template, rows: l2.Rows, compiled: CompiledKernel) -> dict[str, Any]:
@@ -82,5 +91,5 @@ def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed:
         ],
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    arrays = ",\n".join(_array(a, placement) for a in program.arrays)
+    arrays = ",\n".join(_arrays(program.arrays, placement))
     return "{\n" + ",\n".join([*lines, f'  "arrays": [\n{arrays}\n  ]']) + "\n}\n"

@@ -68,8 +68,9 @@ def write_tables(
     merged: l2.Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
 ) -> tuple[npt.NDArray[np.uint64], ...]:
     """One (rows, formals) array of words per template."""
-    roles, offsets = {role: number << ROLE_SHIFT for role, number in ROLE_NUMBER.items()}, placement.offsets
-    words = {a.name: roles[a.role] | offsets[a.name] if a.name in offsets else NOT_PLACED for a in merged.arrays}
+    roles = {role: number << ROLE_SHIFT for role, number in ROLE_NUMBER.items()}
+    placed = ((a, placement.offsets.get(a.name)) for a in merged.arrays)
+    words = {a.name: NOT_PLACED if offset is None else roles[a.role] | offset for a, offset in placed}
     return tuple(
         _table(template, rows, words, seed, sizes)
         for template, rows in zip(merged.templates, merged.tables, strict=True)

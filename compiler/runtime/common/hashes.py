@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,12 +97,20 @@ def program_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
             h.update(values.tobytes() if isinstance(values, np.ndarray) else "\0".join(map(_word, values)).encode())
         add("\n".join(rows.paths))
     add(repr(program.phases))
-    arrays = (f"{a.name} {a.dtype} {a.shape} {a.role} {a.layout} {a.size_from} {a.unit}" for a in program.arrays)
-    add("\0".join(arrays))
+    add("\0".join(_arrays(program.arrays)))
     for name, constant in program.constants.items():
         add(name)
         h.update(np.ascontiguousarray(constant).tobytes())
     return h.hexdigest()
+
+
+def _arrays(arrays: Iterable[l2.Array]) -> Iterator[str]:
+    """What counts of arrays, of which many have all but their names in common."""
+    known: dict[object, str] = {}
+    for a in arrays:
+        form = a.dtype, a.shape, a.role, a.layout
+        middle = known.get(form) or known.setdefault(form, f"{a.dtype} {a.shape} {a.role} {a.layout}")
+        yield f"{a.name} {middle} {a.size_from} {a.unit}"
 
 
 def _word(value: l2.ColumnValue) -> str:
