@@ -18,7 +18,19 @@ import typer
 from compiler.cli.completion import models as models_of
 from compiler.cli.completion import targets as targets_of
 from compiler.cli.errors import EXIT_CODES, EXPECTATION, Format, guarded, show
-from compiler.cli.options import BATCH, FORMAT, LAYERS, MODEL, QUIET, app, argument, choice, command, option
+from compiler.cli.options import (
+    BATCH,
+    FORMAT,
+    LAYERS,
+    MODEL,
+    QUIET,
+    app,
+    argument,
+    choice,
+    command,
+    option,
+    with_command,
+)
 from compiler.runtime.common.options import Options
 
 
@@ -289,7 +301,7 @@ import compiler.cli.tune  # noqa: E402, F401
 def run_app() -> int:
     """Run the command in sys.argv; returns the exit code."""
     try:
-        app(prog_name="netloom")
+        with_command(sys.argv[1:2])(prog_name="netloom")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         return code or _flushed()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -46,6 +47,17 @@ FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 BATCH = Annotated[int | None, option("Samples that are computed at once.")]
 LAYERS = Annotated[str | None, option("Which layers are outputs, with commas; else the last ones.")]
+
+
+def with_command(words: list[str]) -> typer.Typer:
+    """The application, which has made only the command that the first word names, if it names one: they are many."""
+    own = [c for c in app.registered_commands if c.callback is not None and [c.name or c.callback.__name__] == words]
+    if not own:
+        return app
+    one = copy(app)
+    one.registered_commands = own
+    return one
+
 
 F = TypeVar("F", bound=Callable[..., None])
 _REPEATED: Final = frozenset(n for n, kind in TYPES.items() if kind in (Mapping[str, str], tuple[str, ...]))
