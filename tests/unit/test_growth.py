@@ -1,4 +1,5 @@
-"""What compilers read grows no faster than the number of different models, counted in text and units."""
+"""What compilers read grows no faster than the number of different models, counted in text and units; and populations
+and projections of one kind cost few calls each."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
+from tests.work import at_most
 
 HEAD = "language: 1\nsimulate: {dt: 0.1 ms, duration: 1 ms}\n"
 NEURON = """
@@ -78,3 +80,47 @@ def test_functions_of_few_calls_or_under_conditions_are_copied(tmp_path: Path, f
     path.write_text(text, encoding="utf-8")
     text = emit_c(lower(load_model(path, {}), CpuBackend().capabilities).merged).text
     assert ("NL_SHARED" in text) == shared
+
+
+FAMILY = (
+    HEAD
+    + """
+neurons:
+  lif:
+    params: {tau: 10 ms}
+    inputs: {i: {unit: mV, decay: 5 ms}}
+    state: {v: 0 mV}
+    dynamics: {dv/dt: (i - v) / tau}
+    spike: {when: v > 10 mV, reset: [v = 0 mV]}
+populations:
+  "p{k}":
+    for: {k: 0..39}
+    neuron: lif
+    size: 10
+    params: {tau: 10 ms + k * 1 ms}
+    init: {v: {uniform: {low: 0 mV, high: 10 mV}}}
+record: [spikes: {from: all}]
+projections:
+"""
+)
+ALL = "  all: {from: all, to: all, connect: {fixed_total: {number: 20}}, deliver: {into: i, weight: 1 mV}}\n"
+RING = """
+  "q{k}":
+    for: {k: 0..39}
+    from: p{k}
+    to: p{(k + 1) % 40}
+    connect: {fixed_probability: {p: 0.2}}
+    deliver: {into: i, weight: 1 mV + k * 0.1 mV}
+"""
+
+
+@pytest.mark.parametrize(("projections", "loading", "lowering"), [(ALL, 75_000, 100_000), (RING, 18_200, 12_600)])
+def test_projections_of_one_kind_cost_few_calls(tmp_path: Path, projections: str, loading: int, lowering: int) -> None:
+    """They are lowered at once: 53 calls for each of 1,600, of which one by one would take 120."""
+    path, capabilities = tmp_path / "family.yaml", CpuBackend().capabilities
+    path.write_text(FAMILY + projections, encoding="utf-8")
+    lower(load_model(path, {}), capabilities)  # modules are imported, and what is read once is known
+    with at_most(loading):
+        model = load_model(path, {})
+    with at_most(lowering):
+        lower(model, capabilities)
