@@ -81,6 +81,8 @@ def _headers(path: Path) -> dict[str, Header]:
     if path.is_dir():
         return {name: Header(*header) for name, header in image_headers(path).items()}
     size = regular(path)
+    if not size:
+        raise ValueError("it is empty")
     if path.suffix in HDF5:
         return _of_hdf5(path)
     if path.suffix == ".csv":

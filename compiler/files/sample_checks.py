@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -169,9 +168,10 @@ def _of_layers(network: l0.Network, name: str) -> list[_Range]:
     read = whole_elements(network.inputs, network.layers)
     for layer in network.layers:
         limit = KIND[layer.kind].limit(layer)
-        if limit is not None and read[layer.inputs[0]][0] == name:
-            some = np.zeros(prod(next(i.shape for i in network.inputs if i.name == name)), bool)
-            some[read[layer.inputs[0]][1]] = True
+        elements = None if limit is None else read.read(layer.inputs[0]).get(name)
+        if limit is not None and elements is not None:
+            some = np.zeros(read.of[name].size, bool)
+            some[elements] = True
             out.append(_Range(0, limit[0] - 1, limit[1], some=None if some.all() else some))
     return out
 

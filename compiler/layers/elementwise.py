@@ -198,7 +198,9 @@ ACTIVATION = LayerKind(
 
 
 def stopped(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """`x`, as a tensor of its own, which has no gradient."""
+    """`x`, as a tensor of its own, which has no gradient; whole numbers have none anyway."""
+    if x.dtype != "real":
+        return x
     y = c.graph.map(f"{layer.name}.y", X0, (identity(x),), span=layer.span)
     c.constants.add(y.name)
     return y
@@ -216,6 +218,7 @@ STOP_GRADIENT = LayerKind(
     _write_same,
     moves=True,
     stops=True,
+    carries=lambda layer, elements: elements,
 )
 
 # ------------------------------------------------------------------------------------------- gates

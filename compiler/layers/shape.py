@@ -29,7 +29,7 @@ from compiler.layers.shared.context import (
     whole,
 )
 from compiler.layers.shared.keys import AXIS, AXIS_NUMBER, SHAPE, layer, several
-from compiler.layers.shared.kind import Array, LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.kind import Array, LayerKind, Misfit, Place, Result, Shape, fixed, shown
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
 from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
@@ -160,6 +160,7 @@ CONCAT = LayerKind(
     _concatenated,
     concat,
     _write_concat,
+    carries=lambda layer, *parts: np.concatenate(parts, whole(layer, "axis")),
 )
 
 
@@ -320,9 +321,17 @@ def _around(
             if mode == "replicate":
                 part = _repeated(c, layer, f"{own}.all", part, axis, amount)
             elif mode == "reflect" and amount > 1:
-                part = turned(c, f"{own}.turned", part, axis, layer)
+                part = _turned(c, f"{own}.turned", part, axis, layer)
             side.append(part)
     return joined(c, name, [*sides[0], x, *sides[1]], axis, layer)
+
+
+def _turned(c: Context, name: str, x: l1.Tensor, axis: int, layer: l0.Layer) -> l1.Tensor:
+    """The elements of an axis in reverse order, also those of whole numbers, which no contraction computes."""
+    if x.dtype == "real":
+        return turned(c, name, x, axis, layer)
+    places = reversed(range(x.shape[axis]))
+    return joined(c, name, [sliced(c, f"{name}.{k}", x, axis, k, k + 1, layer) for k in places], axis, layer)
 
 
 def _repeated(c: Context, layer: l0.Layer, name: str, x: l1.Tensor, axis: int, times: int) -> l1.Tensor:
@@ -332,7 +341,16 @@ def _repeated(c: Context, layer: l0.Layer, name: str, x: l1.Tensor, axis: int, t
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
     like = l1.Tensor("", (*x.shape[:axis], times, *x.shape[axis + 1 :]), x.dtype, x.batched)
     target = tuple(a if a < axis else a + 1 for a in range(len(rest)))
-    return c.graph.map(name, X0, ((reshape(c, f"{name}.one", x, rest, layer), target),), like=like, span=layer.span)
+    one = reshape(c, f"{name}.one", x, rest, layer)
+    return c.graph.map(name, X0, ((one, target),), like=like, dtype=x.dtype, span=layer.span)
+
+
+def _pad_elements(layer: l0.Layer, elements: Array) -> Array:
+    before, mode = ints(layer, "before"), dict(layer.attrs).get("mode")
+    amounts = [(b, o - e - b) for o, e, b in zip(layer.shape, elements.shape, before, strict=True)]
+    if mode is not None:
+        return np.pad(elements, amounts, str(MODES[str(mode)]))  # type: ignore[call-overload,no-any-return]
+    return np.pad(elements, amounts, constant_values=fixed(int(number(layer, "value"))))
 
 
 def _write_pad(w: Writer, layer: l0.Layer) -> str:
@@ -343,11 +361,15 @@ def _write_pad(w: Writer, layer: l0.Layer) -> str:
     pads = w.graph.constant([0, *before, 0, *after], True)
     if mode is not None:
         return w.graph.node("Pad", [w.source(layer), pads], layer.name, {"mode": MODES[str(mode)]})
+    if layer.inputs[0] in w.whole:
+        return w.graph.node("Pad", [w.source(layer), pads, w.graph.number(int(value))], layer.name)
     return w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name)
 
 
 def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
+    x = data(node, ins, kinds=True)
+    if x.truth:
+        raise refused(node, "its input 0 holds truth values")
     rank = len(x.shape) + 1
     mode = attrs.get("mode", "constant")
     pads = [int(v) for v in (constant(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
@@ -360,7 +382,7 @@ def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
     shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
     own = next(({"mode": ours} for ours, theirs in MODES.items() if theirs == mode), {"value": value})
-    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, **own}, shape)
+    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, **own}, shape).moved(x)
 
 
 PAD = LayerKind(
@@ -392,4 +414,5 @@ PAD = LayerKind(
     pad,
     _write_pad,
     {"Pad": _read_pad},
+    carries=_pad_elements,
 )

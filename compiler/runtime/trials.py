@@ -70,8 +70,10 @@ class Trials:
         if self._driven:
             instance.run(DRIVE, 1, 1)
             for array, source in self._driven:
-                values = _reals(read_logical(instance, self._arrays[source]))
-                instance.write(own_array(array.name, "timed"), values * values.dtype.type(array.scale))
+                name = own_array(array.name, "timed")
+                real = self._arrays[name].dtype.numpy  # those of the layer may be whole
+                values = read_logical(instance, self._arrays[source]).reshape(-1).astype(real)
+                instance.write(name, values * values.dtype.type(array.scale))
         for name, initial in self._initial.items():
             instance.write(name, initial)
         for read in self._reads:

@@ -358,6 +358,52 @@ def test_parts_of_whole_numbers(tmp_path: Path) -> None:
         )
 
 
+JOINED = """\
+    - slice: {name: kinds, inputs: image, axis: 1, to: 1}
+    - reshape: {name: kind, shape: [4]}
+    - slice: {name: words, inputs: image, axis: 1, from: 1}
+    - flatten: {name: word}
+    - stop_gradient: {name: still, inputs: kind}
+    - pad: {name: around, inputs: kind, before: [1], after: [2], value: 8}
+    - pad: {name: mirrored, inputs: kind, before: [3], after: [2], mode: reflect}
+    - pad: {name: repeated, inputs: kind, before: [2], mode: replicate}
+    - pad: {name: circle, inputs: kind, before: [1], after: [3], mode: circular}
+    - concat: {name: joined, inputs: [around, mirrored, repeated, circle, still, word]}
+    - embedding: {name: rows, count: 9, size: 5}
+    - map: {own: 0.1 * joined - 1}
+    - flatten: {name: a, inputs: rows}
+    - concat: {inputs: [a, own]}
+"""
+"""Whole numbers that layers join and put others around, of which one, 8, is their own."""
+
+
+@pytest.mark.usefixtures("cc", "little_optimized")
+def test_joined_whole_numbers(tmp_path: Path) -> None:
+    """What layers join and pad of whole numbers is NumPy's; bit for bit on cpu and reference, with NumPy's gradient."""
+    images, labels = _write_whole(tmp_path)
+    text = HEAD.replace("{shape: SHAPE}", "{shape: [4, 3], dtype: int32}") + JOINED + TAIL
+    text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}")
+    both = [load(text + "numerics: {precision: float64, order: bitwise}\n", tmp_path, t) for t in ("cpu", "reference")]
+    start = both[0].weights()
+    for one in both:
+        one.step(1, range(6))
+    after = both[0].weights()
+    for key, value in after.items():
+        assert value.tobytes() == both[1].weights()[key].tobytes(), key
+    kind, words = images[:6, :, 0], images[:6, :, 1:].reshape(6, -1)
+    modes = (((1, 2), {"constant_values": 8}), ((3, 2), {"mode": "reflect"}), ((2, 2), {"mode": "edge"}),
+             ((1, 3), {"mode": "wrap"}))  # fmt: skip
+    joined = np.concatenate([*(np.pad(kind, ((0, 0), amounts), **how) for amounts, how in modes), kind, words], 1)
+    x = np.concatenate([start["rows.weight"][joined].reshape(6, -1), 0.1 * joined - 1], 1)
+    score = x @ start["logits.weight"].T + start["logits.bias"]
+    slope = np.exp(score) / np.exp(score).sum(1, keepdims=True) - np.eye(3)[labels[:6]]
+    np.testing.assert_allclose(start["logits.weight"] - after["logits.weight"], slope.T @ x / 6, rtol=0, atol=1e-12)
+    back = (slope @ start["logits.weight"] / 6)[:, : 5 * joined.shape[1]]
+    wanted = np.zeros_like(start["rows.weight"])
+    np.add.at(wanted, joined.reshape(-1), back.reshape(-1, 5))
+    np.testing.assert_allclose(start["rows.weight"] - after["rows.weight"], wanted, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_graphs_are_text_and_back(tmp_path: Path, name: str) -> None:
     """Every node that a layer, a norm of a weight or a class weight makes prints, and its text parses to it."""

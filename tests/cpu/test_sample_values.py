@@ -89,6 +89,25 @@ def test_parts_have_bounds_of_their_own(here: Path) -> None:
         evaluate(folder, here / "words.npz")
 
 
+def test_joined_inputs_have_bounds(here: Path) -> None:
+    """Elements of each input that a layer joins are held within the rows of the embedding that reads them all."""
+    layers = "reshape: {name: one, inputs: k, shape: [1]}\n    - concat: {name: all, inputs: [w, one]}\n"
+    layers += "    - slice: {name: last, inputs: all, from: 1}\n    - embedding: {name: e, count: 5, size: 4}"
+    text = WORDS.replace("embedding: {name: e, inputs: w, count: 5, size: 4}", layers)
+    text = text.replace("one_hot: {name: h, inputs: k, count: 4}", "one_hot: {name: h, inputs: k, count: 9}")
+    (here / "words.yaml").write_text(text)
+    good = words()
+    good["w"][:, 0] = 90  # nothing reads these
+    np.savez(here / "words.npz", **good)
+    folder = run("words.yaml").folder
+    for bad, said in ((words(k=((70,), 5)), "`k` is 5 at row 70"), (words(w=((71, 2), 7)), "`w` is 7 at row 71")):
+        np.savez(here / "words.npz", **bad)
+        with pytest.raises(ModelError, match=f"numbers of `{said[1]}`.* go from 0 to .*, but `e` has 5 rows"):
+            load_model(here / "words.yaml")
+        with pytest.raises(RunError, match=f"{said}.*but `e` has 5 rows"):
+            evaluate(folder, here / "words.npz")
+
+
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_whole_numbers_outside(here: Path, trained: Path, target: str) -> None:
     np.savez(here / "good.npz", **words(y=((3,), -1)))

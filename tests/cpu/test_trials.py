@@ -20,6 +20,28 @@ from tests.grids import diagonal
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized", "without_plots")
 
+WHOLE = """\
+language: 1
+name: whole
+network:
+  inputs: {frames: {shape: [4, 3]}, label: {shape: [], dtype: int32}, summed: {from: b, of: v, every: 4 ms}}
+  layers:
+    - slice: {name: f, inputs: frames, to: 4}
+    - flatten: {inputs: summed}
+    - dense: {name: logits, units: 2}
+neurons:
+  sum: {params: {x: 0}, state: {v: 0}, update: [v = v + x]}
+populations: {b: {neuron: sum, size: 3, params: {x: "0.5 * pattern(t, i)"}}}
+timed: {pattern: {layer: LAYER}}
+simulate: {dt: 1 ms, duration: 16 ms, seed: 4}
+train:
+  data: {file: data.npz, inputs: {frames: frames, label: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  optimizer: {sgd: {learning_rate: 0.01}}
+  batch: 3
+  epochs: 2
+"""
+
 COUNTING = """\
 language: 1
 name: counting
@@ -283,6 +305,21 @@ def test_the_readout_is_trained_as_in_numpy(here: Path, digits: np.ndarray) -> N
     accuracy = ((features[kept] @ w.T + b).argmax(1) == labels[kept]).mean()
     assert abs(accuracy - result.metrics["validation_accuracy"]) <= 0.005
     assert accuracy > 0.85
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_a_layer_of_whole_numbers_drives(here: Path, target: str) -> None:
+    """What a population is driven by may be whole numbers of the data, moved or not, as if they were real ones."""
+    rng = np.random.default_rng(2)
+    np.savez(here / "data.npz", frames=rng.integers(0, 3, (7, 4, 3)), label=rng.integers(0, 2, 7))
+    for name, frames, layer in (("real", "[4, 3]}", "f"), ("whole", "[4, 3], dtype: int32}", "f"),
+                                ("input", "[4, 3], dtype: int32}", "frames")):  # fmt: skip
+        (here / f"{name}.yaml").write_text(WHOLE.replace("[4, 3]}", frames).replace("LAYER", layer))
+    found = {n: run(f"{n}.yaml", target=target).weights() for n in ("real", "whole", "input")}
+    assert np.abs(found["real"]["logits.weight"]).sum() > 0
+    for name in ("whole", "input"):
+        for key, value in found["real"].items():
+            assert found[name][key].tobytes() == value.tobytes(), (name, key)
 
 
 def test_a_layer_that_drives_keeps_its_weights(here: Path, digits: np.ndarray) -> None:

@@ -24,6 +24,10 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "space_after_a_colon": [("size:10", "size: 10")],
     "uniform_weights_low_high": [("{low: -0.1, high: 0.1}", "{bound: 0.05}")],
     "if_as_a_statement": [("if v > 1: v = 0", "v = 0 if v > 1 else v")],
+    "concat_of_whole_and_real_numbers": [
+        ("    - concat: {inputs: [kinds,", "    - map: {kinds_real: float(kinds)}\n    - concat: {inputs: [kinds_real,")
+    ],
+    "duration_without_an_end": [("duration: inf", "duration: 100000 s")],
     "listed_delays_in_a_block": [("2.6 ms]", "2.6 ms], round: nearest")],
     "delays_of_a_file": [("array: weight}", "array: weight, round: nearest}")],
     "mixed_without_layers": [("precision: mixed", "precision: float32")],

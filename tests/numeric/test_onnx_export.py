@@ -107,6 +107,12 @@ NETWORKS = {
                        "embedding: {name: a, count: 3, size: 4}\nslice: {inputs: q, from: 1}\n"
                        "permute: {axes: [1, 0]}\none_hot: {name: b, count: 3}\nmap: {c: 0.5 * q + p}\n"
                        "slice: {name: d, inputs: words, axis: 1, from: 2}"),
+    "joined_words": ("{words: {shape: [3], dtype: int32}, more: {shape: [2], dtype: int32}}",
+                     "pad: {name: p, inputs: words, before: [1], after: [2], value: 2}\n"
+                     "pad: {name: q, inputs: words, before: [2], mode: reflect}\n"
+                     "stop_gradient: {name: s, inputs: more}\nconcat: {name: c, inputs: [p, q, s]}\n"
+                     "embedding: {name: a, count: 3, size: 4}\nmap: {b: 0.5 * c}\n"
+                     "pad: {name: d, inputs: more, before: [1], value: -3}"),
     "one_hot": ("{words: {shape: [5], dtype: int32}}", "one_hot: {name: a, inputs: words, count: 3}\n"
                                                       "permute: {axes: [1, 0]}"),
     "rnn": (STEPS, "rnn: {units: 5, sequence: true, bidirectional: true}\nrnn: {units: 3, bias: false}"),

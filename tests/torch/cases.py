@@ -495,6 +495,11 @@ SEQUENCES = [
     *(lines(f"slice: {{name: $y_s, inputs: $x, axis: {a}, from: 1, to: 3}}\npermute: {{name: $y_p, axes: [1, 0]}}\n"
             "embedding: {name: $y, count: 7, size: 4}", (3, 5), lambda w, x, a=a:
             w["y.weight"][(x[:, 1:3] if a == 0 else x[:, :, 1:3]).mT], count=7) for a in (0, 1)),
+    *(lines(f"pad: {{name: $y_p, inputs: $x, before: [{b}], {how}}}\nconcat: {{name: $y_c, inputs: [$y_p, $x]}}\n"
+            "embedding: {name: $y, count: 7, size: 4}", (5,), lambda w, x, b=b, kind=kind: w["y.weight"][
+                torch.cat([functional.pad(x.double(), (b, b), **kind).long(), x], 1)], count=7)
+      for b, how, kind in ((2, "value: 6", {"value": 6}), (3, "mode: reflect", {"mode": "reflect"}),
+                           (1, "mode: circular", {"mode": "circular"}))),
     *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)
       for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ Does not: affect the model (nothing here changes the result).
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +26,8 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.losses import metric_of
 
+ENDLESS: Final = re.compile(r"\binf(inity)?\b", re.IGNORECASE)
+"""In the text of a time: that it has no end, whether it has a unit or not."""
 SHORTEST: Final = 1e-12
 """Time step in ms: with it, no time of a model overflows when it is counted in steps."""
 
@@ -52,6 +55,11 @@ def read_trial(block: tree.Mapping | None, step: Step | None, c: Context) -> int
 
 def _count(key: str, r: Reader, step: Step | None) -> int | None:
     """The number of steps of `duration` or `warmup`; None after an error, or without a time step."""
+    node = r.get(key)
+    if key == "duration" and isinstance(node, Scalar) and ENDLESS.search(node.text):
+        help = "give the longest time that a run may take, such as `100000 s`; `stop` ends it before"
+        r.c.sink.error("E0106", f"`{key}` must be finite", node.span, help)
+        return None
     count = r.steps(key, step, high=l0.MOST_STEPS)
     return count or 0 if r.get(key) is None else count
 

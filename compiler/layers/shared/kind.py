@@ -114,6 +114,15 @@ def always(layer: l0.Layer) -> bool:
     return True
 
 
+FIXED = -(2**40)
+"""What is added to a number that a layer itself puts among elements of samples, which are counted from 0."""
+
+
+def fixed(value: int) -> int:
+    """A whole number of 32 bits among the elements of samples."""
+    return FIXED + value
+
+
 Reads = Callable[[Importer, Any, list[Any], Attrs], Any]
 
 
@@ -127,8 +136,8 @@ class LayerKind:
     where a batch_norm after it can become part of its weights. `integers`: it reads integers below its `count`, which
     is the number of these ("rows"). `training`: it acts in training only. `moves`: its result need not be
     materialized. `stops`: no gradient passes through it. `applies`: the function that it is, where no key says it.
-    `carries(layer, array)`: what it does to the elements of a sample, of a kind that only moves them: it takes whole
-    numbers, too, and gives them."""
+    `carries(layer, *arrays)`: what it does to the elements of samples, of a kind that only moves them: it takes whole
+    numbers, too, and gives them; `fixed` numbers (compiler/layers/shared/elements.py) are its own."""
 
     keys: Alternative
     shape: Callable[..., Result]
@@ -144,7 +153,7 @@ class LayerKind:
     moves: bool = False
     stops: bool = False
     applies: str = ""
-    carries: Callable[[l0.Layer, Array], Array] | None = None
+    carries: Callable[..., Array] | None = None
 
     @property
     def name(self) -> str:

@@ -9,7 +9,6 @@ Does not: read data other than labels.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, declared_at
@@ -324,13 +323,15 @@ def check_labels(
             lets = one.ignore is None and LOSS_KIND[one.kind].answers is Answers.CLASSES
             place = built.places[one.prediction]
             _within(one.target, shape[-1], "classes", has, place, data, arrays, c, one.ignore, lets)
+    if built.network is None:  # a layer has an error, and its elements are not known
+        return
     read = whole_elements(built.inputs.values(), built.layers)
     for layer in built.layers:
         limit = KIND[layer.kind].limit(layer)
         if limit is not None:
-            name, elements = read[layer.inputs[0]]
-            some = elements.ravel() if elements.size < prod(built.inputs[name].shape) else None
-            _within(name, limit[0], "numbers", limit[1], layer.span, data, arrays, c, some=some)
+            for name, elements in read.read(layer.inputs[0]).items():
+                some = elements if elements.size < read.of[name].size else None
+                _within(name, limit[0], "numbers", limit[1], layer.span, data, arrays, c, some=some)
 
 
 def _within(

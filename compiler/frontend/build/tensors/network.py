@@ -23,6 +23,7 @@ from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, listed, mapping, text_of
 from compiler.frontend.build.tensors.initial_weights import build_initial_weights, own_arrays
 from compiler.frontend.build.tensors.layers import init_of, settings_of, shaped
+from compiler.frontend.build.tensors.whole import check_alike, check_fixed
 from compiler.frontend.resolve.repeat import names_of, value_of_layer
 from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
@@ -108,6 +109,8 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     for item in items:
         _layer(r, item)
     unknown = any(out.shapes[n] is None for n in out.computed)  # of a population that has an error
+    if not unknown and not c.sink.failed(before):
+        check_fixed(out.inputs.values(), out.layers, out.whole, c)
     if not unknown and not c.sink.failed(before):
         weights = build_initial_weights(block, out.layers, out.inputs, c)
         out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, weights)
@@ -211,17 +214,21 @@ def _layer(r: _Reader, item: Node) -> None:
         attrs |= numbers
     if shape is not None:
         shape = _expected(r, settings, name, shape)
+    _carry(r, kind, sources, name, at)
     right = len(r.c.sink.items) == before
-    _carry(r, kind, sources, name)
     _append(r, kind.name, name, sources, attrs, activation, function, shape, at, right)
     if shape is not None and right and settings.get("weights") is not None:
         _share(r, reader, settings.get("weights"))
 
 
-def _carry(r: _Reader, kind: LayerKind, sources: list[str | None], name: str) -> None:
+def _carry(r: _Reader, kind: LayerKind, sources: list[str | None], name: str, at: Span) -> None:
     """A layer that moves whole numbers holds them."""
-    if kind.carries is not None and sources[0] in r.out.whole:
-        r.out.whole[name] = r.out.whole[sources[0]]
+    known = [s for s in sources if s is not None]
+    whole = next((r.out.whole[s] for s in known if s in r.out.whole), None)
+    if kind.carries is not None and whole is not None:
+        r.out.whole[name] = whole
+        real = [s for s in known if s not in r.out.whole and r.out.shapes[s] is not None]
+        check_alike(kind, [s for s in known if s in r.out.whole], real, whole.span, at, r.c)
 
 
 def _declare(r: _Reader, name: str, place: Span) -> bool:
@@ -314,7 +321,7 @@ def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
     for k, name in enumerate(n for n in items_of(settings.get("into")) if isinstance(n, Scalar)):
         if not _declare(r, name.text, name.span):
             continue
-        _carry(r, SPLIT, sources, name.text)
+        _carry(r, SPLIT, sources, name.text, name.span)
         if found is None or shape is None:
             r.out.shapes[name.text] = None
             r.previous = name.text

@@ -97,7 +97,13 @@ class OnnxGraph:
 
     def constant(self, values: npt.ArrayLike, whole: bool = False) -> str:
         """Constants: floating-point, or (`whole`) 64-bit integers such as shapes."""
-        array = np.asarray(values, np.int64 if whole else self.dtype)
+        return self._held(np.asarray(values, np.int64 if whole else self.dtype))
+
+    def number(self, value: int) -> str:
+        """A constant of the type of whole numbers of the data."""
+        return self._held(np.asarray(value, np.int32))
+
+    def _held(self, array: npt.NDArray[Any]) -> str:
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
             name = self.unique("constant")

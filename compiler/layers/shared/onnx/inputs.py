@@ -123,6 +123,8 @@ def joined(m: Importer, hint: str, parts: list[Computed], axis: int) -> Computed
         return parts[0]
     first = parts[0].shape
     shape = (*first[:axis], sum(p.shape[axis] for p in parts), *first[axis + 1 :])
+    if all(p.whole for p in parts):
+        return m.layer("concat", hint, parts, {"axis": axis}, shape).moved(parts[0])
     made = m.layer("concat", hint, [m.real(p) for p in parts], {"axis": axis}, shape)
     return made.like(parts[0]).at(parts[0])
 
