@@ -67,6 +67,11 @@ _EXPRESSION = LossKind(
     synonyms=("custom",),
 )
 
+_NAMED: Final = (
+    SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, SMOOTH_L1, HINGE,
+    KL_DIVERGENCE, POISSON, COSINE, COSINE_EMBEDDING, TRIPLET, INFO_NCE, CTC,
+)  # fmt: skip
+
 _SUM = LossKind(
     Alternative(
         "sum",
@@ -82,6 +87,7 @@ _SUM = LossKind(
                         example="loss: {mean_squared_error: {prediction: out, target: y}}",
                     ),
                 ),
+                elsewhere={k.name: f"`{{loss: {{{k.name}: {{...}}}}}}`" for k in (*_NAMED, _EXPRESSION)},
                 title="loss_term",
                 example="{weight: 0.5, loss: {...}}",
             ),
@@ -93,10 +99,7 @@ _SUM = LossKind(
     Answers.OWN,
 )
 
-LOSSES: Final[tuple[LossKind, ...]] = (
-    SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, SMOOTH_L1, HINGE,
-    KL_DIVERGENCE, POISSON, COSINE, COSINE_EMBEDDING, TRIPLET, INFO_NCE, CTC, _EXPRESSION, _SUM,
-)  # fmt: skip
+LOSSES: Final[tuple[LossKind, ...]] = (*_NAMED, _EXPRESSION, _SUM)
 
 LOSS_KIND: Final[Mapping[str, LossKind]] = MappingProxyType({k.name: k for k in LOSSES})
 """By name."""

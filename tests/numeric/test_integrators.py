@@ -220,6 +220,23 @@ record: [{trace: {from: [currents, constants], variables: [v], members: all}}]
     assert methods == ["exact", "exact"]
 
 
+def test_it_is_said_where_parameters_of_each_neuron_cost_the_exact_solution(tmp_path: Path) -> None:
+    """The library's alpha-shaped currents: exact with one time constant, else of first order, as the reason says."""
+    text = """\
+language: 1
+populations: {a: {neuron: library/neurons/lif_psc_alpha, size: 2, params: {tau_m: TAU, I_e: [0 pA, 1 pA]}}}
+simulate: {dt: 0.1 ms, duration: 1 ms, seed: 1}
+"""
+    for tau, verdict, reason in (
+        ("10 ms", "exact", "linear with constant coefficients"),
+        ("[10 ms, 12 ms]", "exponential_euler", "linear equations, but coefficients differ .* (`tau_m`): first order"),
+    ):
+        lowered = simulate(text.replace("TAU", tau), tmp_path).lowered
+        (found,) = (d for d in lowered.decisions if d.pass_name == "integrate_odes")
+        assert found.verdict == verdict
+        assert re.search(reason.replace("(`tau_m`)", r"\(`tau_m`\)"), found.reason)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_event_driven_states_that_drive_others(precision: str) -> None:
     """Depression with an inactive state (Tsodyks, Uziel and Markram 2000), solved at spikes and in each step."""

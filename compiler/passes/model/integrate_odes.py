@@ -232,6 +232,18 @@ def _of_order(cell: l1.Cell, odes: tuple[l0.Ode, ...]) -> str:
     return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
 
 
+def _inexact(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ...]) -> str:
+    """Why equations, each linear in its own variable, are not solved exactly: with the same coefficients for all
+    neurons they might be."""
+    alike = linear_system(cell, odes, ())
+    own = set() if alike is None else set().union(*(refs(e) for row in alike.matrix for e in row)) & set(arrays)
+    if not own:
+        return "each equation is linear in its own variable, but the system is not linear"
+    names = ", ".join(f"`{model_name(n)}`" for n in sorted(own))
+    text = f"linear equations, but coefficients differ from neuron to neuron ({names}): first order"
+    return f"{text} in what equations read of each other; `method: rk2` or `rk4` is higher"
+
+
 def _refuse_large(cell: l1.Cell, what: str, values: Iterable[Expr], span: Span) -> None:
     """Raises ModelError E0307 where an expression is too large when it is expanded."""
     for value in values:
@@ -306,8 +318,9 @@ def _choose(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
             if plan is not None and whole:
                 return plan, decided("exact", apart)
             if plan is not None:
-                reason = "each equation is linear in its own variable, but the system is not linear"
-                return plan, decided("exponential_euler", _of_order(cell, _inline(cell)) if timed else reason)
+                odes = _inline(cell)
+                reason = _of_order(cell, odes) if timed else _inexact(cell, odes, arrays)
+                return plan, decided("exponential_euler", reason)
             return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
 
 
