@@ -1,8 +1,8 @@
 """Checks cases of mutations.py, and reports those that ended in anything but a model or a diagnostic.
 
 `python -m tests.property.check_worker SEED FIRST LAST FOLDER [lower]`: cases FIRST .. LAST-1, in a folder of its own.
-One line of JSON for each fault; one with the number of cases at the end. A case has SECONDS of wall time, and the whole
-process BYTES of memory more than it begins with; the process ends where one does not keep to its time.
+One line of JSON for each fault; one with the number of cases at the end. A case has SECONDS of CPU time, and the whole
+process BYTES of memory more than it begins with; the process ends where a case has not ended in HANGS of wall time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from compiler.verify.model import model_violations
 from tests.property.mutations import ROOT, Case, case, seeds
 
 SECONDS = 5.0
+HANGS = 120.0
 BYTES = 1 << 30
 REFERENCE = Capabilities("reference", 0, True, frozenset())
 
@@ -44,7 +45,7 @@ def main() -> None:
         made = case(number, seed)
         path = placed(made, folder)
         print(json.dumps({"begin": number}), flush=True)
-        faulthandler.dump_traceback_later(24 * SECONDS, exit=True)
+        faulthandler.dump_traceback_later(HANGS, exit=True)
         start = time.process_time()
         fault = attempt(path, lowered)
         seconds = time.process_time() - start

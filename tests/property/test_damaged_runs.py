@@ -65,6 +65,9 @@ COMMANDS = {
         ("run", "trained.yaml", "--resume", "RUN", "--no-plots", "-q", "--out", "resumed", "-t", "reference"),
     ),
 }  # fmt: skip
+CASES = range(24)
+"""That every run of the tests tries; the slow ones try those of MANY, so many each."""
+MANY, EACH = range(24, 1000), 61
 ODD = (None, True, 0, -1, 1e308, "", [], {}, "x", [1], {"a": 1}, 10**30, 0.5)
 
 
@@ -91,11 +94,11 @@ def _other_json(text: str, rng: random.Random) -> bytes:
     return json.dumps(value).encode()
 
 
-def faults(folder: Path, first: int, last: int, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What ends otherwise, of cases first .. last-1."""
+def faults(folder: Path, cases: range, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What ends otherwise, of these cases."""
     monkeypatch.chdir(folder)
     found: list[str] = []
-    for number in range(first, last):
+    for number in cases:
         rng = random.Random(number)
         name = rng.choice(list(COMMANDS))
         shutil.rmtree(name, ignore_errors=True)
@@ -120,12 +123,13 @@ def faults(folder: Path, first: int, last: int, capsys: Any, monkeypatch: pytest
 
 
 def test_damaged_runs(whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert faults(whole, 0, 24, capsys, monkeypatch) == []
+    assert faults(whole, CASES, capsys, monkeypatch) == []
 
 
 @pytest.mark.slow
-def test_many_damaged_runs(whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert faults(whole, 24, 1000, capsys, monkeypatch) == []
+@pytest.mark.parametrize("first", MANY[::EACH])
+def test_many_damaged_runs(first: int, whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert faults(whole, range(first, first + EACH), capsys, monkeypatch) == []
 
 
 def test_readers_of_results(whole: Path, tmp_path: Path) -> None:
