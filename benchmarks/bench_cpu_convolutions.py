@@ -165,7 +165,9 @@ def run(
         theirs = of.get("oneDNN", nan)
         lines = [[f"{name} {direction}: {rule}", of[rule], theirs, of[rule] / theirs, share / of[rule], share / theirs]]
         if arguments.all:
-            lines += [[f"    {w}", t, "", t / of[best], share / t] for w, t in sorted(of.items(), key=lambda x: x[1])]
+            lines += [
+                [f"    {w}", t, "", t / of[best], share / t, ""] for w, t in sorted(of.items(), key=lambda x: x[1])
+            ]
         table(["ms", "ours", "oneDNN", "ratio", "share", "of oneDNN"], lines)
         sys.stdout.flush()
     return medians
