@@ -60,7 +60,6 @@ class Kernel:
         return {name: names[other] for name, other in _SYNONYMS.items() if other in names} | names
 
     def formal(self, name: str) -> l2.ArrayFormal:
-        """The array formal called `name`."""
         return {f.name: f for f in self.template.arrays}[name]
 
     def reads(self, place: Index, kind: Typed) -> bool:

@@ -174,7 +174,6 @@ class Skeletons:
         return skeletons(self.package, self.others, True)
 
     def render(self, file: str, **names: Any) -> str:
-        """The text of a file."""
         return skeletons(self.package).get_template(file).render(**names)
 
 

@@ -111,7 +111,6 @@ class Stmt:
         return ()
 
     def put(self, out: list[Line], depth: int) -> None:
-        """Print it."""
         raise NotImplementedError
 
     @cached_property

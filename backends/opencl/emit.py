@@ -57,7 +57,6 @@ def emit(program: l2.Merged) -> Emitted:
 
 
 def _kernel(k: Kernel) -> list[Stmt]:
-    """The kernel of one template."""
     k.namer.reserve(_RESERVED)
     match k.template.body:
         case (l2.Nest() as nest) | l2.Contract(nest):

@@ -24,7 +24,6 @@ from compiler.ir.space import DType
 
 
 def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
-    """The kernel of one propagation."""
     refuse_races(k, p)
     scope, fresh = dict(k.scope), k.namer.fresh
     number, event, pre, post, syn = (fresh(x) for x in ("events", "event", "pre", "post", "k"))

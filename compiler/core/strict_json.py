@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 
 def dumps(value: object, indent: int | None = None) -> str:
-    """The text of a value."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 

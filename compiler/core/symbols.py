@@ -106,7 +106,6 @@ def derived(name: str, way: Way, arg: str = "") -> Sym:
 
 
 def spelled(text: str) -> Sym:
-    """The symbol of a spelling."""
 
     def own(name: str) -> str:
         return symbol(name[1:]) if name.startswith("$") else name

@@ -75,7 +75,6 @@ class Convert:
         return file.line_starts[at.line] + count
 
     def range_of(self, span: Span) -> lsp.Range:
-        """The range of a span in its file."""
         return lsp.Range(self.position(span.file, span.start), self.position(span.file, span.end))
 
     def location(self, span: Span) -> lsp.Location:

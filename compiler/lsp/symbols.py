@@ -75,7 +75,6 @@ class Symbols:
         return min(found, key=lambda o: o.span.end - o.span.start, default=None)
 
     def declaration(self, symbol: Symbol) -> Span | None:
-        """Where a symbol is declared."""
         return next((o.span for o in self.occurrences(symbol.file) if o.declares and o.symbol == symbol), None)
 
     def references(self, symbol: Symbol, near: FilePath) -> list[Occurrence]:

@@ -54,7 +54,6 @@ class Axes:
         return LEFT + u * (WIDTH - LEFT - RIGHT), TOP + (1 - v) * (self.height - TOP - BOTTOM)
 
     def svg(self) -> str:
-        """The chart."""
         low, high = TOP, self.height - BOTTOM
         parts = [f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img">']
         for value in ticks(*self.x, 8):

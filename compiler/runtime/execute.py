@@ -156,7 +156,6 @@ def _trials(prepared: Prepared, instance: Instance) -> Trials | None:
 
 
 def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
-    """Finish the folder of a run that ended."""
     times.add("run", *outcome.seconds)
     warnings = tuple(folder.record["warnings"])
     checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)

@@ -56,7 +56,6 @@ def why_not_finite(model: l0.Model, program: l2.Merged, instance: Instance, arra
 
 
 def _values(numbers: Mapping[str, Any], held: Mapping[str, l2.Array], instance: Instance, e: Expr) -> dict[str, Any]:
-    """The values of the names in `e`."""
     return {**numbers, **{n: read_logical(instance, held[n]) for n in refs(e) if n in held}}
 
 

@@ -67,7 +67,6 @@ class Strategy:
         return plain and (self.bf16 or not any(p.stored))
 
     def choice(self, p: Problem) -> Choice | None:
-        """Its choice for a problem, or None."""
         with suppress(NotApplicable):
             return self.match(p)
         return None

@@ -92,7 +92,6 @@ class TuneResult:
 
 
 def from_value(value: Mapping[str, Any]) -> TuneResult:
-    """The result of `as_value`."""
     return TuneResult(
         Path(value["file"]),
         tuple(Way(**x) for x in value["contractions"]),

@@ -49,5 +49,4 @@ def parsed(text: str) -> Only:
 
 
 def refused(message: str, help: str | None) -> RunError:
-    """The error of `--only`."""
     return RunError("E0912", message, help)

@@ -76,7 +76,6 @@ def _long(found: Iterator[Code]) -> Iterator[tuple[Place, bool]]:
 
 
 def _terms(x: Code) -> list[Code]:
-    """The terms of a sum."""
     return [*_terms(x.left), *_terms(x.right)] if isinstance(x, Binary) and x.op == "+" else [x]
 
 

@@ -26,7 +26,6 @@ LEAST: Final = 20
 
 
 def shared_functions(kernels: Iterable[Sequence[Stmt]]) -> frozenset[str]:
-    """The functions that are shared."""
     of_file, most, copied = Counter[str](), Counter[str](), set[str]()
     for kernel in kernels:
         if long_functions(LEAST).isdisjoint(names_of(kernel)):

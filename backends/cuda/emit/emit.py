@@ -165,7 +165,6 @@ def _with_rows(x: _Pieces, share: Share) -> Share | None:
 
 
 def _text(x: _Pieces, share: Share) -> Emitted:
-    """The text of a Share of the kernels."""
     program = x.program
     blocks = [x.block(t, t in share.kernels) for t in sorted({*share.kernels, *share.called})]
     points = x.points if share.chains else []

@@ -550,7 +550,6 @@ class _Printer:
 
 
 def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
-    """The functions of one contraction."""
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
     if contract.strategy in LIBRARY:

@@ -32,7 +32,6 @@ def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
 
 
 def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
-    """The function of one propagation."""
     refuse_races(k, p)
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
     number, event = namer.fresh("events"), namer.fresh("event")

@@ -176,7 +176,6 @@ class _Source:
         return place, memory, call.chunk, call.group, row, part, parts, number
 
     def all_of(self, calls: Sequence[Call], keep: Callable[[Words], int]) -> Iterator[WorkItem]:
-        """All parts of calls."""
         for call in calls:
             memory = counters(keep, call)
             if call.jobs is None:

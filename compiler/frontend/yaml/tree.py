@@ -55,7 +55,6 @@ class Mapping:
     _index: dict[str, Entry] | None = field(default=None, init=False, compare=False, repr=False)
 
     def entry(self, name: str) -> Entry | None:
-        """The entry called `name`, or None."""
         index = self._index
         if index is None:
             # Built on first use: most mappings of a large file are only iterated.

@@ -24,7 +24,6 @@ _DIVIDE = ("/", "//", "%")
 
 
 def divisions(e: Expr) -> Iterator[Binary]:
-    """Every division in `e`."""
     return (x for x in nodes(e) if isinstance(x, Binary) and x.op in _DIVIDE)
 
 

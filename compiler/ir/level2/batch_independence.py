@@ -104,7 +104,6 @@ def numbers(rows: l2.Rows, row: int) -> Number:
 
 
 def extent_of(template: l2.Template, rows: l2.Rows, row: int, dim: str) -> int:
-    """The extent of a dim in one row."""
     nest = nest_of(template)
     assert nest is not None
     extent = numbers(rows, row)(next(d.extent for d in nest.dims if d.name == dim))

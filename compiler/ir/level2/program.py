@@ -158,7 +158,6 @@ class Strided:
 
     @property
     def guards(self) -> list[Axis]:
-        """The guarded axes."""
         return [a for a in self.axes if a.guarded]
 
     @property

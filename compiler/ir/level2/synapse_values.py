@@ -30,7 +30,6 @@ def delayed_name(e: Expr) -> str | None:
 
 
 def read_delayed(e: Expr) -> set[str]:
-    """The names with delayed reads in `e`."""
     return {name for x in nodes(e) if (name := delayed_name(x)) is not None}
 
 
@@ -104,7 +103,6 @@ def own_name(projection: l0.Projection, member: l0.Member) -> str:
 
 
 def variable_array(projection: l0.Projection, member: l0.Member, variable: str) -> str:
-    """The array of a variable of the synapses."""
     if projection.synapse is None and variable == "delay":
         return own_array(member_name(projection, member), variable)
     shared = projection.synapse is None or variable in (projection.synapse.shared or ())

@@ -25,7 +25,6 @@ NUMBERED: Final = re.compile(r"[de]\d+")
 
 
 def axis_words(nodes: Iterable[l1.Node]) -> dict[str, Words]:
-    """The words of all tensors."""
     every = [node for node, _ in l1.with_bodies(nodes)]
     tensors, words = l1.tensors_of(every), dict[str, Words]()
     for node in every:  # what a layer makes is named by it, whoever else reads it

@@ -215,7 +215,6 @@ def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
 
 
 def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
-    """The kernel of rows."""
     first = row.sums[0]
     for node in row.sums:
         if _is_product(node):

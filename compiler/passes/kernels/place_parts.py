@@ -118,7 +118,6 @@ class _Placing:
         return None if found is None or self._attended(found) else found
 
     def slice(self, node: l1.Move) -> None:
-        """A slice."""
         (source, *others), shape = node.ins, node.out.shape
         whole = self.p.tensors[source]
         inside = all(0 <= at <= e - n for at, e, n in zip(node.offsets[0], whole.shape, shape, strict=True))

@@ -83,5 +83,4 @@ def _temporaries(merged: l2.Merged, arrays: Mapping[str, l2.Array]) -> dict[str,
 
 
 def _bound(merged: l2.Merged, launches: Iterable[l2.Launch]) -> Set[str]:
-    """The arrays of launches."""
     return touched(merged.templates, merged.tables, launches, {}).names

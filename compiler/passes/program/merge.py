@@ -83,7 +83,6 @@ def _phase(
 
 
 def merge(program: l2.Program) -> l2.Merged:
-    """The merged form of a program."""
     groups: dict[str, list[int]] = {}
     units = {a.name: a.unit for a in program.arrays if a.unit != "1"}
     for index, kernel in enumerate(program.kernels):

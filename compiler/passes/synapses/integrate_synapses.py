@@ -50,7 +50,6 @@ def _step(
     lets: tuple[l0.Set, ...],
     decisions: list[Decision],
 ) -> l1.Cell:
-    """The equations for one step."""
     d = cell.definition
     own = tuple(x.name for x in state)
     whole = l1.Cell(

@@ -24,7 +24,6 @@ from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Event, O
 
 
 def schedule_synapse(cell: SynapseCell, phases: Mapping[str, l0.PhaseDef]) -> SynapseCell:
-    """The cell with its operations."""
     cell = replace(cell, updated_at=_updated_at(cell))
     d, operations = cell.definition, list[Operation]()
     for end, block in d.ends.items():

@@ -25,7 +25,6 @@ def _refused(name: str, wanted: str, value: object, help: str | None = None) -> 
 
 
 def path_of(name: str, value: Any) -> Path:
-    """A path."""
     if isinstance(value, str | os.PathLike) and isinstance(text := os.fspath(value), str) and text:
         return Path(text)
     raise _refused(name, "a path: a str or a pathlib.Path", value)

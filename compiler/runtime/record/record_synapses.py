@@ -215,7 +215,6 @@ class SynapseWriter(RecordFile):
         return values if s.order is None else values[s.order]
 
     def _dataset(self, s: _Sampled, instance: Instance) -> Growing:
-        """The dataset of the samples of a variable."""
         values = self._values(s, instance)
         dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
         dtype = "int32" if s.variable in ("sources", "targets") else dtype

@@ -60,7 +60,6 @@ def steady(axis: WindowAxis) -> bool:
 
 
 def tiles_of(axis: WindowAxis) -> int:
-    """Tiles along an axis."""
     return -(-axis.out // (SIDE + 1 - axis.taps))
 
 

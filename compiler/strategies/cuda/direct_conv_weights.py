@@ -119,7 +119,6 @@ def layout(
 
 
 def tiles(blocks: int, channels: int, taps: int, o: int, c: int) -> int:
-    """Tiles of the output."""
     return -(-o // (blocks * outs_of(taps))) * -(-c // channels)
 
 

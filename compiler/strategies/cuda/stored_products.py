@@ -182,7 +182,6 @@ def _matrices(p: Problem, size: int) -> tuple[Matrix, Matrix] | None:
 
 
 def tiles(kind: str, number: int, batch: int, m: int, n: int) -> int:
-    """Tiles of the output."""
     tall, wide = size_of(kind, number)
     return batch * -(-m // tall) * -(-n // wide)
 

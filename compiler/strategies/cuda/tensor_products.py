@@ -55,7 +55,6 @@ _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def tiles(tile: int, batch: int, m: int, n: int) -> int:
-    """Tiles of the output."""
     return batch * -(-m // ROWS) * -(-n // COLUMNS[tile])
 
 

@@ -136,7 +136,6 @@ def _group(found: dict[str, Header], sonata: bool, file: Scalar, r: Reader) -> s
 def _column(
     path: Path, found: dict[str, Header], name: str, at: Span, file: Scalar, c: Context
 ) -> npt.NDArray[np.int64] | None:
-    """One column of indices."""
     if pick(found, name, at, file, c) is None:
         return None
     try:

@@ -468,7 +468,6 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
 
 
 def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[Env], float | None]:
-    """`occupied` at each member."""
     entry, default = r.entry("occupied"), default_of(r.default("occupied"))
     if entry is None:
         return lambda env: default

@@ -134,7 +134,6 @@ class Reader:
 
     @property
     def span(self) -> Span:
-        """The span of the block."""
         assert self.node is not None
         return self.node.span
 
@@ -220,7 +219,6 @@ class Reader:
         return node.text if isinstance(node, Scalar) else str(self.default(key) or "")
 
     def block(self, key: str) -> Reader:
-        """The block under a key."""
         return Reader(part(self.of(key), Block), values.mapping(self.get(key)), self.c, self.names)
 
     def blocks(self, key: str) -> Iterator[Reader]:

@@ -86,7 +86,6 @@ class Gathered:
 
     @property
     def outputs(self) -> int:
-        """Pixels of the output."""
         return self.x.n * self.x.i * self.x.j
 
     @property
