@@ -15,21 +15,14 @@ import numpy.typing as npt
 import pytest
 
 import netloom
-from backends.cpu.emit import build
 from tests.grids import slow
 
-pytestmark = pytest.mark.usefixtures("cc", "without_plots")
+pytestmark = pytest.mark.usefixtures("cc", "little_optimized", "without_plots")
 
 SEEDS = range(1, 6)
 SEVERAL = pytest.mark.parametrize("seeds", [SEEDS[:2], *slow(SEEDS[2:])], ids=["quick", "more"])
 FRESH = range(6, 11)  # settings of the hippocampus and the gate were tried on others
 Array = npt.NDArray[np.float64]
-
-
-@pytest.fixture
-def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long texts that run for less than a second: C with little optimization."""
-    monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
 
 
 def network(root: Path, name: str, **settings: int) -> netloom.Model:
@@ -46,7 +39,6 @@ def overlap(patterns: Array) -> float:
     return float((unit @ unit.T)[np.triu_indices(len(unit), 1)].mean())
 
 
-@pytest.mark.usefixtures("briefly")
 def test_context_is_that_of_the_end_of_the_trial(root: Path) -> None:
     """What bursts in step 197, through the weights, divided by the expected activity and the sum of `rel`."""
     s = network(root, "deep_fsa", instances=1).simulation()
@@ -109,7 +101,6 @@ def recalled(model: netloom.Model, seed: int, duration: str) -> tuple[Array, Arr
     return percent[:, 4], percent[:, 5]
 
 
-@pytest.mark.usefixtures("briefly")
 def test_dentate_gyrus_separates_patterns(root: Path) -> None:
     """Patterns of 20 pairs overlap ever less from EC over DG."""
     result = hippocampus(root).run(duration="4 s")
@@ -132,7 +123,6 @@ def test_hippocampus_learns_two_lists(root: Path) -> None:
         assert without[3] <= ab[3] - 20, (ab, without)
 
 
-@pytest.mark.usefixtures("briefly")
 def test_striatum_waits_for_acetylcholine(root: Path) -> None:
     """The pallidum is active by itself; Go is silent until there is acetylcholine, and then active."""
     text = (root / "models" / "axon" / "bg_gate.yaml").read_text(encoding="utf-8")
