@@ -21,6 +21,7 @@ from pathlib import Path
 from compiler.core.catalogue import CATALOGUE
 from compiler.core.diagnostics import Diagnostic, ModelError
 from compiler.core.render import render
+from compiler.core.resources import library_path
 from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
@@ -111,7 +112,8 @@ def misplaced(found: Iterable[Diagnostic]) -> Iterator[str]:
         if d.file is None or d.line is None or d.column is None:
             yield f"{d.code} points nowhere: {d.message}"
             continue
-        lines = Path(d.file).read_bytes().decode("utf-8", "replace").splitlines() or [""]
+        file = library_path().parent / d.file if d.file.startswith("library/") else Path(d.file)
+        lines = file.read_bytes().decode("utf-8", "replace").splitlines() or [""]
         if not 1 <= d.line <= len(lines) + 1 or d.column < 1:
             yield f"{d.code} points to {d.line}:{d.column} of {len(lines)} lines: {d.message}"
 
