@@ -17,6 +17,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) alignas(n)
 #define __isGlobal(x) true
 #define __builtin_assume(x)
@@ -36,6 +37,8 @@ struct host_block {
     std::vector<double> given; /* by thread: what a shuffle passes on */
     std::vector<host_factors> factors; /* by thread: of a product of a warp */
     char *chip;
+    host_block *cluster; /* the first block of its cluster */
+    pthread_barrier_t meeting; /* of the cluster: that of its first block */
 };
 static thread_local host_place threadIdx, blockIdx, gridDim, blockDim;
 static thread_local host_block *host_here;
@@ -102,6 +105,39 @@ static inline void host_multiply(float (&sum)[4], const unsigned *a, const unsig
                 * __uint_as_float(given[(lane % 4 * 2 + i % 2) * 4 + k % 4].b[k / 4]);
     __syncwarp();
 }
+
+/* What blocks of a cluster give to each other (cluster.cu.j2): a barrier counts bytes, and one arrival. */
+struct host_tell {
+    int bytes;
+    short pending, parity;
+};
+static pthread_mutex_t host_telling = PTHREAD_MUTEX_INITIALIZER;
+static inline void host_told(unsigned long long *tell, int bytes, int arrivals) {
+    pthread_mutex_lock(&host_telling);
+    host_tell &t = *(host_tell *)tell;
+    t.bytes += bytes;
+    t.pending -= arrivals;
+    if (t.bytes == 0 && t.pending == 0) t.pending = 1, t.parity ^= 1;
+    pthread_mutex_unlock(&host_telling);
+}
+static inline void nl_begin_tells(unsigned long long *tells) {
+    for (int n = 0; n < 2; n++) *(host_tell *)(tells + n) = host_tell{0, 1, 0};
+}
+static inline void nl_expect_bytes(unsigned long long *tell, unsigned bytes) { host_told(tell, (int)bytes, 1); }
+static inline void nl_await_bytes(unsigned long long *tell, int parity) {
+    for (bool here = false; !here; sched_yield()) {
+        pthread_mutex_lock(&host_telling);
+        here = ((host_tell *)tell)->parity != parity;
+        pthread_mutex_unlock(&host_telling);
+    }
+}
+template <class T>
+static inline void nl_give(T *to, unsigned long long *tell, int block, T value) {
+    char *const there = host_here->cluster[block].chip;
+    *(T *)(there + ((char *)to - host_here->chip)) = value;
+    host_told((unsigned long long *)(there + ((char *)tell - host_here->chip)), -(int)sizeof(T), 0);
+}
+static inline void nl_meet_cluster() { pthread_barrier_wait(&host_here->cluster->meeting); }
 
 struct host_copy_of {
     void *to;

@@ -49,7 +49,10 @@ int main(int, char **words) {
         for (pthread_barrier_t &w : b.warps) pthread_barrier_init(&w, nullptr, 32);
         b.chip = (char *)aligned_alloc(16, (size_t)launch.shared);
         memset(b.chip, 0x7f, (size_t)launch.shared);
-        for (unsigned t = 0; t < launch.threads; t++) threads.push_back({&launch, &b, (unsigned)(&b - blocks.data()), t});
+        const unsigned number = (unsigned)(&b - blocks.data());
+        b.cluster = &b - number % HOST_CLUSTER;
+        if (b.cluster == &b) pthread_barrier_init(&b.meeting, nullptr, HOST_CLUSTER * (unsigned)launch.threads);
+        for (unsigned t = 0; t < launch.threads; t++) threads.push_back({&launch, &b, number, t});
     }
     pthread_attr_t small;
     pthread_attr_init(&small);

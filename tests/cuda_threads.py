@@ -1,6 +1,7 @@
 """Runs a kernel of an emitted CUDA text on threads of the host, one for each of its own, under sanitizers.
 
-Assumes: a C++ compiler for Linux; a kernel of a chain, whose blocks wait for each other by nl_meet alone.
+Assumes: a C++ compiler for Linux; a kernel of a chain, whose blocks wait for each other by nl_meet and by barriers of
+clusters alone.
 Guarantees: the text is compiled as it is, but for assembler. Asynchronous copies arrive at once, or as late as they
 may.
 Does not: say how long a kernel takes, or what a device's memory may reorder.
@@ -35,7 +36,9 @@ _ASSEMBLER: Final = {
     re.compile(r'asm\("rcp\.approx\.ftz\.f32[^\n]*\n'): "r = 1.0f / y;\n",
     re.compile(r'asm\("cvt\.rna\.tf32\.f32[^\n]*\n'): "rounded = (__float_as_uint(x) + 0x1000u) & ~0x1fffu;\n",
     re.compile(r'asm\("mma\.sync\.aligned\.m16n8k8.*?;\n', re.DOTALL): "host_multiply(sum, a, b);\n",
+    re.compile(r"NL_FN nl_u32 nl_shared\(.*?nl_meet_cluster\(\) \{.*?\n\}\n", re.DOTALL): "",
 }
+_CLUSTER: Final = re.compile(r"__cluster_dims__\((\d+), 1, 1\) [^\n]* (\w+)\(NL_ARGUMENTS\)")
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,10 @@ def built(folder: Path, text: str, kernel: str, sanitizers: str) -> Path:
         text = text.replace(old, new)
     for pattern, new in _ASSEMBLER.items():
         text = pattern.sub(new, text)
+    clusters = {name: blocks for blocks, name in _CLUSTER.findall(text)}
     begin, end = (f'#include "{HERE}/cuda_threads{x}.h"' for x in ("", ".main"))
-    (folder / "kernel.cpp").write_text("\n".join((begin, text, f"#define HOST_KERNEL {kernel}", end, "")))
+    names = f"#define HOST_KERNEL {kernel}", f"#define HOST_CLUSTER {clusters.get(kernel, 1)}"
+    (folder / "kernel.cpp").write_text("\n".join((begin, text, *names, end, "")))
     flags = [
         "-std=c++17",
         "-O1" if sanitizers == "thread" else "-O0",

@@ -34,7 +34,8 @@ TABLE, COUNTERS = (FIRST + (len(BASES) + k) * APART for k in range(2))
 @dataclass(frozen=True)
 class Case:
     """A network, blocks that have the same samples (1: chains are not spread), and blocks in all; the phase; `passes`:
-    see Loop; `divided`: panels of a stage are divided among blocks."""
+    see Loop; `divided`: panels of a stage are divided among blocks; `cluster`: blocks that have the same samples as a
+    cluster."""
 
     n: Network
     members: int
@@ -44,6 +45,12 @@ class Case:
     ahead: int = spread_rnn.DEPTH
     passes: int = 0
     divided: bool = False
+    cluster: int = 1
+
+    @property
+    def together(self) -> int:
+        """Blocks with the same samples."""
+        return max(self.members, self.cluster)
 
 
 class Kernels:
@@ -74,7 +81,7 @@ class Host:
         self, folder: Path, case: Case, kernels: Kernels, sanitizers: str, without: str = "", steps: bool = True
     ) -> None:
         program = (program_of if steps else unrolled)(folder, case.n, precision=case.precision)
-        over = {"spread": case.members, "passes": case.passes}
+        over = {"spread": case.members, "passes": case.passes, "cluster": case.cluster}
         phases = [replace(p, loops=tuple(replace(x, **over) for x in p.loops)) for p in program.phases]
         self.program: Merged = replace(program, phases=tuple(phases))
         self.phase = phase_of(self.program, case.phase)
@@ -83,7 +90,7 @@ class Host:
         left = "        if (busy) " if without.endswith("if (busy) ") else ""
         assert without in text
         self.image = folder / "image"
-        name = rnn.NAME if case.members == 1 else spread.NAME
+        name = rnn.name_of(case.cluster) if case.members == 1 else spread.NAME
         self.kernel = kernels.of(text.replace(without, left, 1) if without else text, name, sanitizers)
         self.placement: Placement = place(self.program, {}, 1 << 30)
         tables = write_tables(self.program, self.placement, 3, {})
@@ -100,7 +107,7 @@ class Host:
 
     def walk(self, chain: Loop) -> Walk:
         make = spread_walk if self.case.members > 1 else chain_walk
-        kernels, many = self.emitted.kernels, self.case.blocks
+        kernels, many = self.emitted.kernels, self.case.blocks + (self.case.cluster > 1)  # not all may be in clusters
         made = make(self.program, kernels, self.phase, chain, self.words, self.shapes, many, ROOM)
         assert made is not None and made.blocks == self.case.blocks
         return made
@@ -124,7 +131,7 @@ class Host:
             walk = self.walk(chain)
             launch = Launched(walk.blocks, walk.threads, TABLE, walk.samples, COUNTERS, walk.shared)
             after = run(self.kernel, self.image, launch, self.memory(walk), late)
-            groups = self.case.blocks // self.case.members
+            groups = self.case.blocks // self.case.together
             assert not any(after[COUNTERS][: 4 * spread.COUNTERS * (1 + groups)])  # ready for the next launch
             self.steps(chain.first, chain.first + 1)
             done = chain.last
@@ -162,6 +169,9 @@ CASES = [
     Case(Network("lstm", 72, 2, batch=80), 3, 3, passes=3, ahead=2),  # several tiles of each warp, and of each panel
     Case(Network("lstm", 140, 2, batch=8), 5, 5, "eval", passes=1),
     Case(Network("lstm", 40, 3, batch=19), 4, 8, passes=3, divided=True),
+    Case(Network("gru", 20, 10, batch=7), 1, 6, cluster=3),  # several samples of a block; a part of its outputs
+    Case(Network("lstm", 24, 10, batch=3), 1, 6, cluster=2),
+    Case(Network("lstm", 30, 3, batch=5, masked=True), 1, 4, "eval", precision="float64", cluster=4),
 ]
 
 

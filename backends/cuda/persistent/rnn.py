@@ -28,23 +28,32 @@ TOGETHER: Final = 4
 """Products that are summed side by side, at most."""
 MINE: Final = 16
 """Units of a matrix that a thread keeps in registers."""
+FOUR: Final = 4
+"""Threads that sum the same outputs."""
 SLOTS: Final = 16
 """Places for values that products multiply, at most."""
 RECORDS: Final = 3
 """Stages that are on chip at a time."""
+TELLS: Final = 16
+"""Bytes of the barriers of a block of a cluster."""
 EXPECTED: Final = 4096
 """Bytes of an array that a link reads of a sample, up to which they are prefetched while the stage before runs."""
 MOVE: Final = 16
 """Bits of a move (what a word of a record is further on in each turn) that say which word it is."""
-MATRIX: Final = structure("from:u8 by_row:i8 rows,columns,at,pitch:i4")
-STAGE: Final = structure("moves,shape,outs,bits,split,beside,products,fresh,mine,rows,reads,unused:i4")
+MATRIX: Final = structure("from:u8 by_row:i8 rows,columns,at,pitch:i4 by_block:i8 rows_each,columns_each:i4")
+STAGE: Final = structure("moves,shape,outs,bits,split,beside,products,fresh,mine,rows,reads,fed:i4")
 FACTOR: Final = structure("values:u8 by_sample:i8 at,by_out,by_term,slot,fresh,terms,pitch,unused:i4")
 READ: Final = structure("from:u8 bytes:i8")
 FEED: Final = structure("slot,pitch:i4")
 CHAIN: Final = structure(
-    "samples:i8 matrices,stages,record,values,sums,turn,records,mine,end,many,times,line,unused,unused_2:i4"
+    "samples:i8 matrices,stages,record,values,sums,turn,records,mine,end,many,times,line,part,unused:i4"
 )
 """nl_matrix, nl_stage, nl_factor, nl_link_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
+
+
+def name_of(cluster: int) -> str:
+    """The kernel of chains of so many blocks with the same samples."""
+    return NAME if cluster == 1 else f"{NAME}_{cluster}"
 
 
 def chained_templates(program: l2.Merged) -> tuple[int, ...]:
@@ -56,7 +65,8 @@ def chain_names(program: l2.Merged, shapes: Shapes, there: bool) -> Mapping[str,
     """Arguments of the skeleton, for the chains `there`."""
     chains = [c for p in program.phases for c in p.chains] if there else []
     return {
-        "chained": any(c.spread == 1 for c in chains),
+        "chained": any(c.spread == 1 and c.cluster == 1 for c in chains),
+        "clusters": sorted({c.cluster for c in chains if c.cluster > 1}),
         "spread": any(c.spread > 1 for c in chains),
         "spread_name": spread.NAME,
         "depth": spread_rnn.DEPTH,
@@ -71,5 +81,6 @@ def chain_names(program: l2.Merged, shapes: Shapes, there: bool) -> Mapping[str,
         "mine": MINE,
         "ahead": AHEAD,
         "move": MOVE,
+        "records": RECORDS,
         "spare": SPARE,
     }

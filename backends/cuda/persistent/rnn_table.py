@@ -10,7 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from backends.cuda.persistent.rnn_records import Records, table_of
 from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import padded
+from compiler.strategies import clustered_rnn
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +42,10 @@ class Walk:
     counters: int = 0
 
 
-def _lines(samples: int) -> int:
-    """Samples of a block as they are summed: one, two, or tiles."""
-    return samples if samples <= 2 else -(-samples // rnn.TILE) * rnn.TILE
-
-
 @dataclass(frozen=True)
 class _Sums:
-    """How a stage sums: 2^bits outputs in parallel, each by 2^split threads, 2^beside products at a time."""
+    """How a stage sums: 2^bits outputs in parallel, four of them by four threads, 2^split times, 2^beside products at a
+    time."""
 
     bits: int
     split: int
@@ -56,11 +53,11 @@ class _Sums:
 
     @staticmethod
     def of(outs: int, pitches: Sequence[int], unit: int) -> _Sums:
-        bits = min((outs - 1).bit_length(), (BLOCK - 1).bit_length())
+        bits = max(2, min((outs - 1).bit_length(), (BLOCK - 1).bit_length()))
         if not pitches:
             return _Sums(bits, 0, 0)
         beside = min((min(len(pitches), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
-        most = min(BLOCK >> bits >> beside, max(1, min(pitches) // unit // 2))
+        most = min(BLOCK >> bits >> beside, max(1, min(pitches) // unit // rnn.FOUR))
         return _Sums(bits, most.bit_length() - 1, beside)
 
     def room(self, products: int) -> int:
@@ -72,24 +69,36 @@ class _Sums:
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, chain: ReadChain, samples: int) -> None:
-        self.real_bytes, self.chain, self.samples = real_bytes, chain, samples
+    def __init__(self, real_bytes: int, chain: ReadChain, samples: int, cluster: int) -> None:
+        self.real_bytes, self.chain, self.samples, self.cluster = real_bytes, chain, samples, cluster
         self.unit = 16 // real_bytes
-        self.matrices: dict[tuple[int, int, int, int], int] = {}  # their offsets
+        self.matrices: dict[tuple[tuple[int, int, int, int], bool], int] = {}  # by their outputs' side: their offsets
         self.kept = 0
         self.different = chain.different()
+        self.bits = clustered_rnn.bits(max(x.stage.outs for x, _ in self.different), cluster)
         for f in (f for x, _ in self.different for f in x.factors):
-            if f.matrix not in self.matrices:
-                self.matrices[f.matrix] = self.kept
-                lines, pitch = padded(*f.matrix[1:3], real_bytes)
+            if (f.matrix, f.by_out) not in self.matrices:
+                self.matrices[f.matrix, f.by_out] = self.kept
+                lines, pitch = self._padded(f)
                 self.kept += lines * pitch
+
+    def _outs(self, x: ReadStage) -> int:
+        """Outputs of a stage that a block has."""
+        return x.stage.outs if self.cluster == 1 else 1 << self.bits
+
+    def _padded(self, f: Factors) -> tuple[int, int]:
+        """Lines of a block's part of a matrix, and reals from one to the next."""
+        rows, columns = f.matrix[1:3]
+        if self.cluster > 1:
+            rows, columns = (1 << self.bits, columns) if f.by_out else (rows, 1 << self.bits)
+        return padded(rows, columns, self.real_bytes)
 
     def _pitch(self, terms: int) -> int:
         """As many reals as fill whole units of 16 bytes."""
         return -(-terms // self.unit) * self.unit
 
     def _sums(self, x: ReadStage) -> _Sums:
-        return _Sums.of(x.stage.outs, [self._pitch(f.terms) for f in x.factors], self.unit)
+        return _Sums.of(self._outs(x), [self._pitch(f.terms) for f in x.factors], self.unit)
 
     def _layout(self, x: ReadStage) -> object | None:
         """The distribution of a stage's matrices over threads, where each has a part of one product that fits into its
@@ -98,7 +107,7 @@ class _Packer:
             return None
         sums = self._sums(x)
         units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
-        if len(x.factors) > 1 << sums.beside or x.stage.outs > 1 << sums.bits or units > rnn.MINE:
+        if len(x.factors) > 1 << sums.beside or self._outs(x) > 1 << sums.bits or units > rnn.MINE:
             return None
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
@@ -110,11 +119,16 @@ class _Packer:
                 found[layout] += times
         return found.most_common(1)[0][0] if found else None
 
+    def _kept(self) -> Iterator[tuple[Factors, int]]:
+        """The matrices, each as a product multiplies it, with their offsets."""
+        factors = {(f.matrix, f.by_out): f for x, _ in self.different for f in x.factors}
+        yield from ((factors[key], at) for key, at in self.matrices.items())
+
     def _records(self, each: int) -> tuple[Records, int, int]:
         """Stages with the rows of their links, their reads, their factors and the destinations of their results, in
         whole units of 16 bytes; the maximum number of operand values held at a time, and of partial sums of one sample,
         in reals."""
-        area = _lines(each) * max(self._pitch(f.terms) for x, _ in self.different for f in x.factors)
+        area = each * max(self._pitch(f.terms) for x, _ in self.different for f in x.factors)
         held: list[Held | None] = [None] * rnn.SLOTS
         used, mine = 0, self._mine()
 
@@ -132,6 +146,7 @@ class _Packer:
             head["mine"] = mine is not None and self._layout(x) == mine
             head["fresh"] = self._filled(x.factors, factors, held, area)
             self._fed(x, behind, feeds, held, area)
+            head["fed"] = int((feeds["slot"] >= 0).sum())
             used = max(used, 1 + max((n for n, h in enumerate(held) if h is not None), default=-1))
             rows = x.packed()
             there = {f.values.at for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
@@ -161,10 +176,10 @@ class _Packer:
             factor["fresh"] = f.values not in held
             if f.values not in held:
                 held[next(k for k, x in enumerate(held) if x not in wanted)] = f.values
-            pitch = padded(*f.matrix[1:3], self.real_bytes)[1]
+            pitch = self._padded(f)[1]
             factor["values"], factor["by_sample"], factor["terms"] = f.values.at, f.values.by_sample, f.values.terms
             factor["pitch"] = self._pitch(f.terms)
-            factor["at"], factor["slot"] = self.matrices[f.matrix], held.index(f.values) * area
+            factor["at"], factor["slot"] = self.matrices[f.matrix, f.by_out], held.index(f.values) * area
             factor["by_out"], factor["by_term"] = (pitch, 1) if f.by_out else (1, pitch)
         return int(factors["fresh"].sum())
 
@@ -191,14 +206,14 @@ class _Packer:
                 busy.add(free)
 
     def walk(self, processors: int, room: int) -> Walk | None:
-        each = -(-self.samples // processors)
+        each = -(-self.samples // clustered_rnn.groups(self.cluster, processors))
         while True:
             made, values, parts = self._records(each)
             record = made.size
-            turn = self._pitch(parts * min(_lines(each), rnn.TILE))
+            turn = self._pitch(parts * min(each, rnn.TILE))
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
-            shared = records + rnn.RECORDS * record + 4 * rnn.AHEAD * rnn.SPARE
+            shared = records + rnn.RECORDS * record + 4 * rnn.AHEAD * rnn.SPARE + (rnn.TELLS if self.cluster > 1 else 0)
             if shared <= room:
                 break
             if each == 1:
@@ -208,12 +223,15 @@ class _Packer:
         mine = made.stage(int(heads["mine"].argmax())) if heads["mine"].any() else -1
         many = len(self.matrices), made.stages
         head = np.zeros(1, rnn.CHAIN)
-        head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, *made.turns, 0, 0)
+        head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, *made.turns, self.bits, 0)
         kept = np.zeros(len(self.matrices), rnn.MATRIX)
-        for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
-            kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])
+        for n, (f, at) in enumerate(self._kept()):
+            address, rows, columns, by_row = f.matrix
+            part = 1 << self.bits if self.cluster > 1 else 0
+            by_block, each_of = part * by_row if f.by_out else part, (part, 0) if f.by_out else (0, part)
+            kept[n] = (address, by_row, rows, columns, at, self._padded(f)[1], by_block, *each_of)
         whole = np.concatenate([head.view(np.uint8), kept.view(np.uint8), made.lines.reshape(-1)])
-        return Walk(-(-self.samples // each), each, whole, shared)
+        return Walk(self.cluster * -(-self.samples // each), each, whole, shared, rnn.name_of(self.cluster))
 
 
 def walk(
@@ -231,4 +249,4 @@ def walk(
     if (schedule := shapes.of[phase.name, chain.first]) is None:
         return None
     read = ReadChain(program, kernels, schedule, tables, shapes)
-    return _Packer(program.precision.bytes, read, chain.samples).walk(processors, room)
+    return _Packer(program.precision.bytes, read, chain.samples, chain.cluster).walk(processors, room)

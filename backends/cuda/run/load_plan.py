@@ -179,7 +179,8 @@ def launched_at_once(
         done = loop.last
         walk = None
         if loop.pays:
-            make, function = (spread_walk, spread.NAME) if loop.spread > 1 else (chain_walk, rnn.NAME)
+            own = rnn.name_of(loop.cluster)
+            make, function = (spread_walk, spread.NAME) if loop.spread > 1 else (chain_walk, own)
             walk = make(program, kernels, phase, loop, words, shapes, device.target.processors, device.room(function))
         if walk is not None:
             found.append(Unit(phase.launches[loop.first : loop.last], walk, loop.first, chain=loop))

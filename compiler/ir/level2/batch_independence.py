@@ -170,8 +170,8 @@ def chain_violations(merged: l2.Merged, phase: l2.Phase) -> Iterator[str]:
 def _loop_violations(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop) -> Iterator[str]:
     links = links_of(phase.launches[loop.first : loop.last])
     beside = {x.name: x.beside for x in phase.loops}
-    if loop.spread < 1:
-        yield f"is spread over {loop.spread} blocks"
+    if min(loop.spread, loop.cluster) < 1 or loop.spread > 1 < loop.cluster:
+        yield f"is spread over {loop.spread} blocks, in clusters of {loop.cluster}"
     elif loop.beside and (loop.name not in loop.beside or any(beside.get(n) != loop.beside for n in loop.beside)):
         yield "runs at the same time as a loop that does not know it"
     elif not all(may_be_chained(merged.templates[t]) for t in {x.template for x in links}):

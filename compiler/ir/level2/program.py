@@ -490,7 +490,8 @@ class Loop:
     one launch, a chain, in which a block runs all steps for a few samples, concurrently with others (0: not known).
     `pays`: whether that is faster, by estimate; steps then share no part of an array that they make. `spread`: blocks
     that do so together, each with a part of the outputs of each launch; `passes`: products of tf32 that their matrix
-    units add up for each product (0: threads make the sums). `beside`: names of the loops of the phase that
+    units add up for each product (0: threads make the sums). `cluster`: blocks that do so as a cluster of the device,
+    which give each other what the next products multiply on chip. `beside`: names of the loops of the phase that
     run at the same time, each on a part of the processors, with its own (none: it has all processors)."""
 
     first: int
@@ -502,6 +503,7 @@ class Loop:
     spread: int = 1
     beside: tuple[str, ...] = ()
     passes: int = 0
+    cluster: int = 1
 
     @property
     def abreast(self) -> int:
