@@ -443,6 +443,12 @@ MUTANTS = (
         (f"{TEXTS}::test_the_text_has_it[lstm-cuda-nl_chained(]",),
     ),
     Mutant(
+        "chains in clusters of blocks",
+        ("compiler.strategies.clustered_rnn:sizes",),
+        _always([]),
+        ("tests/unit/test_clustered_chains.py::test_matrices_are_divided_among_blocks_of_a_cluster",),
+    ),
+    Mutant(
         "chains over blocks",
         ("compiler.strategies.spread_rnn:best",),
         _always(None),

@@ -652,23 +652,28 @@ NL_FN void nl_arrived_here() {
 #define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
 
 /* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows
-   are `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
+   are `pitch` reals apart, and what fills them, and their number, up to whole units is zero. Of blocks of a cluster each
+   has so many of its rows, or of its columns (0: all), `by_block` reals behind those of the one before. */
 struct __align__(16) nl_matrix {
     const real *from;
     nl_i64 by_row;
     nl_i32 rows, columns, at, pitch;
+    nl_i64 by_block;
+    nl_i32 rows_each, columns_each;
 };
 
 /* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
    they read of a sample, the factors of its products, and where results go that the next stage multiplies. `moves`: see
    nl_move; `shape`: which one it has.
      outs       outputs of the products; elements of a sample, where it has none
-     bits, split, beside   2^bits outputs are summed side by side, each by 2^split threads, 2^beside products at a time
+     bits, split, beside   2^bits outputs are summed side by side, four of them by four threads, 2^split of these each,
+                           2^beside products at a time
      products, fresh       products, and how many have values that have to be brought
      mine       whether threads have in registers what they multiply: as in all stages where this is so
-     rows, reads           bytes of the rows, and how many nl_link_read follow them */
+     rows, reads           bytes of the rows, and how many nl_link_read follow them
+     fed        results that the products of the next stage multiply */
 struct __align__(16) nl_stage {
-    nl_i32 moves, shape, outs, bits, split, beside, products, fresh, mine, rows, reads, unused;
+    nl_i32 moves, shape, outs, bits, split, beside, products, fresh, mine, rows, reads, fed;
 };
 
 /* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values
@@ -682,12 +687,12 @@ struct __align__(16) nl_factor {
 
 /* A chain; its matrices and the records of its stages (`record` bytes each) follow. `values`, `sums`: where they stand
    in shared memory, in reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for
-   which threads have something in registers. */
+   which threads have something in registers. Of blocks of a cluster each has 2^part outputs of all stages. */
 struct __align__(16) nl_chain {
     nl_i64 samples;
     nl_i32 matrices, stages, record, values, sums, turn, records, mine;
     nl_turns turns;
-    nl_i32 unused[2];
+    nl_i32 part, unused;
 };
 
 /* Fetches a matrix: a warp for each row. */
@@ -750,33 +755,71 @@ NL_FN void nl_bring(real *values, const nl_factor &f, nl_i64 first, int samples)
         for (int k = threadIdx.x; k < f.pitch; k += 256) values[k] = k < f.terms ? from[k] : (real)0;
 }
 
-/* This thread's part of an output of S samples: every 2^split-th unit of terms from `unit` on. DEEP: terms are
-   neighbours in the matrix. */
-template <int S, bool DEEP>
-NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matrix, const real *values, int unit,
-                      real *sums) {
-    const int step = NL_UNIT << split, by = DEEP ? step : step * f.by_term, pitch = f.pitch, by_term = f.by_term;
-    nl_unit acc[S] = {};
-    matrix += unit * NL_UNIT * (DEEP ? 1 : by_term);
-    values += unit * NL_UNIT;
-#pragma unroll 4
-    for (int left = (pitch / NL_UNIT - unit + (1 << split) - 1) >> split; left > 0; left--) {
-        nl_unit w;
-        if (DEEP)
-            w = *(const nl_unit *)matrix;
-        else
-            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) w.x[i] = matrix[i * by_term];
-        NL_UNROLL for (int s = 0; s < S; s++) {
-            const nl_unit x = *(const nl_unit *)(values + s * pitch);
-            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) acc[s].x[i] += w.x[i] * x.x[i];
-        }
-        matrix += by;
-        values += step;
+/* What a thread sums in a stage: four threads of a warp, `quarter` 0 to 3, sum the same four outputs of a product, each
+   every fourth unit of the terms that the four have; these read 16 bytes of a line at once, and other such four read
+   other banks. Of 2^bits outputs side by side they have `side` and three more, and 2^split of them divide the terms. */
+struct nl_seat {
+    int quarter, side, product, unit, sides;
+
+    __device__ __forceinline__ nl_seat(const nl_stage &l) {
+        const int four = threadIdx.x % 8 + threadIdx.x / 32 * 8, rest = four >> (l.bits - 2);
+        sides = 1 << (l.bits - 2);
+        quarter = threadIdx.x / 8 % 4;
+        side = four & (sides - 1);
+        product = rest & ((1 << l.beside) - 1);
+        unit = rest >> l.beside;
     }
+    /* Output `r` of the four, where neighbouring outputs have lines of their own, or are neighbours in each line. */
+    __device__ __forceinline__ int out(int r, bool lines) const { return lines ? side + r * sides : 4 * side + r; }
+};
+
+/* Stores the sums of S samples at `to`, if they are this thread's, after four threads have joined the parts that they
+   have of four outputs: each keeps the one of its quarter. All threads of a warp come here. */
+template <int S>
+NL_FN void nl_put_parts(real (&part)[S][4], int quarter, real *to, int pitch, bool own) {
+    const bool high = quarter & 2, odd = quarter & 1;
     NL_UNROLL for (int s = 0; s < S; s++) {
-        real sum = acc[s].x[0];
-        NL_UNROLL for (int i = 0; i < NL_UNIT - 1; i++) sum += acc[s].x[i + 1];
-        sums[s << bits] = sum;
+        real kept[2];
+        NL_UNROLL for (int i = 0; i < 2; i++) {
+            const real other = high ? part[s][i] : part[s][i + 2];
+            kept[i] = (high ? part[s][i + 2] : part[s][i]) + __shfl_xor_sync(0xffffffffu, other, 16);
+        }
+        const real sum = (odd ? kept[1] : kept[0]) + __shfl_xor_sync(0xffffffffu, odd ? kept[0] : kept[1], 8);
+        if (own) to[s * pitch] = sum;
+    }
+}
+
+/* This thread's part of four outputs of S samples, of a matrix that has a line for each output (LINES) or for each
+   term. */
+template <int S, bool LINES>
+NL_FN void nl_part_of(const nl_stage &l, const nl_seat &seat, const nl_factor &f, const real *kept, const real *values,
+                      int out, real (&acc)[S][4]) {
+    const real *const matrix = kept + f.at;
+    int line[4];
+    NL_UNROLL for (int r = 0; r < 4; r++) line[r] = min(out + seat.out(r, LINES), l.outs - 1) * f.by_out;
+#pragma unroll 1
+    for (int u = 4 * seat.unit + seat.quarter; u < f.pitch / NL_UNIT; u += 4 << l.split) {
+        real w[NL_UNIT][4];
+        if (LINES) {
+            NL_UNROLL for (int r = 0; r < 4; r++) {
+                const nl_unit x = *(const nl_unit *)(matrix + line[r] + u * NL_UNIT);
+                NL_UNROLL for (int i = 0; i < NL_UNIT; i++) w[i][r] = x.x[i];
+            }
+        } else {
+            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) {
+                NL_UNROLL for (int r = 0; r < 4; r += NL_UNIT) {
+                    const nl_unit x =
+                        *(const nl_unit *)(matrix + (u * NL_UNIT + i) * f.by_term + out + 4 * seat.side + r);
+                    NL_UNROLL for (int k = 0; k < NL_UNIT; k++) w[i][r + k] = x.x[k];
+                }
+            }
+        }
+        NL_UNROLL for (int s = 0; s < S; s++) {
+            const nl_unit y = *(const nl_unit *)(values + s * f.pitch + u * NL_UNIT);
+            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) {
+                NL_UNROLL for (int r = 0; r < 4; r++) acc[s][r] += w[i][r] * y.x[i];
+            }
+        }
     }
 }
 
@@ -784,71 +827,94 @@ NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matri
 template <int S>
 NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real *kept, const real *values, int sample,
                          int out, real *sums) {
-    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits;
-    const int unit = rest >> l.beside;
-    if (out + side >= l.outs || unit >> l.split != 0) return;
+    const nl_seat seat(l);
 #pragma unroll 1
-    for (int p = rest & ((1 << l.beside) - 1); p < l.products; p += 1 << l.beside) {
-        const nl_factor f = factors[p];
-        const real *const matrix = kept + f.at + (out + side) * f.by_out, *const x = values + f.slot + sample * f.pitch;
-        real *const at = sums + ((((p << l.split) + unit) * S) << l.bits) + side;
-        if (f.by_term == 1)
-            nl_part_of<S, true>(f, l.bits, l.split, matrix, x, unit, at);
-        else
-            nl_part_of<S, false>(f, l.bits, l.split, matrix, x, unit, at);
+    for (int first = 0; first < l.products; first += 1 << l.beside) {
+        const int p = first + seat.product;
+        bool own = p < l.products && seat.unit >> l.split == 0;
+        const nl_factor f = factors[own ? p : 0];
+        const bool lines = f.by_term == 1;
+        real acc[S][4] = {};
+        if (own && out + seat.out(0, lines) < l.outs) {
+            const real *const x = values + f.slot + sample * f.pitch;
+            if (lines)
+                nl_part_of<S, true>(l, seat, f, kept, x, out, acc);
+            else
+                nl_part_of<S, false>(l, seat, f, kept, x, out, acc);
+        }
+        const int mine = seat.out(seat.quarter, lines);
+        own = own && out + mine < l.outs;
+        nl_put_parts<S>(acc, seat.quarter, sums + (((p << l.split) + seat.unit) * S << l.bits) + mine, 1 << l.bits, own);
     }
 }
 
-/* What a thread does in all stages for which it has its units of a matrix in registers: those of `product`, every
-   `step`th real of the values from real `from` on, `last` of them behind the first; its parts of sums go to `at` (for
-   one sample). Behind the last unit there is nothing to add: the matrix is 0 there. */
+/* What a thread does in all stages for which it has its units of a matrix in registers, those of four outputs: `many`
+   times, `step` units apart from unit `first` on, of which `last` is the last one. Behind it there is nothing to add:
+   the matrix is 0 there. `at`: where its sums go, by parts of products; `out`: the output that it keeps, if it is its
+   `own`. */
 struct nl_mine {
-    nl_unit units[NL_MINE];
-    int product, pitch, from, step, last, at;
-    bool idle;
+    nl_unit units[NL_MINE / 4][4];
+    int product, pitch, first, step, last, many, quarter, at, out;
+    bool own;
 };
 
 NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real *kept, nl_mine &mine) {
-    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits, unit = rest >> l.beside;
-    mine.product = rest & ((1 << l.beside) - 1);
-    mine.idle = side >= l.outs || mine.product >= l.products || unit >> l.split != 0;
-    if (mine.idle) return;
+    const nl_seat seat(l);
+    const bool own = seat.product < l.products && seat.unit >> l.split == 0;
+    mine.product = own ? seat.product : 0;
     const nl_factor f = factors[mine.product];
-    const real *const matrix = kept + f.at + side * f.by_out;
+    mine.quarter = seat.quarter;
+    mine.at = (seat.product << l.split) + seat.unit;
+    mine.out = seat.out(seat.quarter, true);
+    mine.own = own && mine.out < l.outs;
     mine.pitch = f.pitch;
-    mine.from = unit * NL_UNIT;
-    mine.step = NL_UNIT << l.split;
-    mine.last = (((f.pitch / NL_UNIT - unit + (1 << l.split) - 1) >> l.split) - 1) * mine.step;
-    mine.at = (mine.product << l.split) + unit;
-    NL_UNROLL for (int u = 0; u < NL_MINE; u++) {
-        const int k = mine.from + u * mine.step;
-        NL_UNROLL for (int i = 0; i < NL_UNIT; i++)
-            mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0;
+    mine.first = 4 * seat.unit + seat.quarter;
+    mine.step = 4 << l.split;
+    mine.last = f.pitch / NL_UNIT - 1;
+    mine.many = (f.pitch / NL_UNIT + mine.step - 1) / mine.step;
+    NL_UNROLL for (int j = 0; j < NL_MINE / 4; j++) {
+        const int u = mine.first + j * mine.step;
+        NL_UNROLL for (int r = 0; r < 4; r++) {
+            const real *const matrix = kept + f.at + min(seat.out(r, true), l.outs - 1) * f.by_out;
+            NL_UNROLL for (int i = 0; i < NL_UNIT; i++)
+                mine.units[j][r].x[i] = own && u <= mine.last ? matrix[(u * NL_UNIT + i) * f.by_term] : (real)0;
+        }
     }
 }
 
-/* The same sums of `wide` samples as by nl_stage_sums, bit for bit, with what threads have in registers. */
+/* The same sums as by nl_stage_sums with what threads have in registers. */
+template <int S>
 NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine &mine, const real *values, int sample,
-                      int wide, real *sums) {
-    if (mine.idle) return;
-    const real *x = values + factors[mine.product].slot + sample * mine.pitch + mine.from;
-    real *at = sums + ((mine.at * wide) << l.bits) + (threadIdx.x & ((1 << l.bits) - 1));
-#pragma unroll 1
-    for (int s = 0; s < wide; s++, x += mine.pitch, at += 1 << l.bits) {
-        nl_unit acc = {};
-        NL_UNROLL for (int g = 0; g < NL_MINE / 4; g++) {
-            if (4 * g * mine.step > mine.last) continue;
-            nl_unit y[4];
-            NL_UNROLL for (int k = 0; k < 4; k++)
-                y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last));
-            NL_UNROLL for (int k = 0; k < 4; k++) {
-                NL_UNROLL for (int i = 0; i < NL_UNIT; i++) acc.x[i] += mine.units[4 * g + k].x[i] * y[k].x[i];
+                      real *sums) {
+    constexpr int ONCE = S == 1 ? 4 : 2; /* units that are read at once */
+    const real *const x = values + factors[mine.product].slot + sample * mine.pitch;
+    real acc[S][4] = {};
+    NL_UNROLL for (int j = 0; j < NL_MINE / 4; j += ONCE) {
+        if (j >= mine.many) break;
+        nl_unit y[ONCE][S];
+        NL_UNROLL for (int k = 0; k < ONCE; k++) {
+            const real *const from = x + min(mine.first + (j + k) * mine.step, mine.last) * NL_UNIT;
+            NL_UNROLL for (int s = 0; s < S; s++) y[k][s] = *(const nl_unit *)(from + s * mine.pitch);
+        }
+        NL_UNROLL for (int k = 0; k < ONCE; k++) {
+            NL_UNROLL for (int s = 0; s < S; s++) {
+                NL_UNROLL for (int i = 0; i < NL_UNIT; i++) {
+                    NL_UNROLL for (int r = 0; r < 4; r++) acc[s][r] += mine.units[j + k][r].x[i] * y[k][s].x[i];
+                }
             }
         }
-        real sum = acc.x[0];
-        NL_UNROLL for (int i = 0; i < NL_UNIT - 1; i++) sum += acc.x[i + 1];
-        *at = sum;
     }
+    nl_put_parts<S>(acc, mine.quarter, sums + (mine.at * S << l.bits) + mine.out, 1 << l.bits, mine.own);
+}
+
+/* The parts of the sums of S samples of a stage. */
+template <int S>
+NL_FN void nl_sums_of(const nl_stage &l, const nl_factor *factors, const nl_mine &mine, const real *kept,
+                      const real *values, int sample, int out, real *sums) {
+    if (l.mine)
+        nl_my_sums<S>(l, factors, mine, values, sample, sums);
+    else
+        nl_stage_sums<S>(l, factors, kept, values, sample, out, sums);
 }
 
 /* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read
@@ -918,23 +984,20 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS) {
         t.split = l.split;
 #pragma unroll 1
         for (int s = 0; s < samples; s += NL_TILE) {
-            const int many = samples - s < NL_TILE ? samples - s : NL_TILE;
             t.first = first + s;
             t.before = s;
-            t.wide = many > 2 ? NL_TILE : many;
-            t.size = many << l.bits;
+            t.wide = min(samples - s, NL_TILE);
+            t.size = t.wide << l.bits;
 #pragma unroll 1
             for (int out = 0; out < l.outs; out += 1 << l.bits) {
                 real *const sums = kept + c.sums + turn;
                 turn = c.turn - turn;
-                if (l.mine)
-                    nl_my_sums(l, factors, mine, values, s, t.wide, sums);
-                else if (t.wide == 1)
-                    nl_stage_sums<1>(l, factors, kept, values, s, out, sums);
-                else if (t.wide == 2)
-                    nl_stage_sums<2>(l, factors, kept, values, s, out, sums);
-                else
-                    nl_stage_sums<NL_TILE>(l, factors, kept, values, s, out, sums);
+                switch (t.wide) {
+                case 1: nl_sums_of<1>(l, factors, mine, kept, values, s, out, sums); break;
+                case 2: nl_sums_of<2>(l, factors, mine, kept, values, s, out, sums); break;
+                case 3: nl_sums_of<3>(l, factors, mine, kept, values, s, out, sums); break;
+                default: nl_sums_of<NL_TILE>(l, factors, mine, kept, values, s, out, sums);
+                }
                 __syncthreads();
                 t.sums = sums;
                 t.out = out;
@@ -945,3 +1008,4 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS) {
         }
     }
 }
+

@@ -31,14 +31,21 @@ NETWORKS = [
     Network("lstm", 48, 9, begun=True),
     Network("gru", 40, 8, layers=2, bidirectional=True, begun=True),
 ]
-SPREAD = [
+CLUSTERED = [
     Network("lstm", 128, 10),
-    Network("lstm", 130, 6, layers=2, batch=20),
+    Network("gru", 128, 10, batch=20, masked=True),
     Network("gru", 256, 6, bidirectional=True),
+    Network("rnn", 200, 6, begun=True),
+    Network("lstm", 200, 6, batch=33),
+]
+"""With matrices that the blocks of a cluster divide."""
+SPREAD = [
+    Network("lstm", 300, 6, layers=2, batch=20),
+    Network("gru", 400, 6, bidirectional=True),
     Network("gru", 333, 4, batch=9, masked=True),
     Network("lstm", 512, 4),
-    Network("lstm", 140, 5, begun=True),
-    Network("lstm", 1024, 3, batch=20),
+    Network("lstm", 340, 5, begun=True),
+    Network("lstm", 1024, 3),
 ]
 """With matrices that no block can have; the last ones are summed on matrix units."""
 
@@ -99,13 +106,22 @@ def test_losses_of_matrices_that_are_spread_over_blocks(tmp_path: Path, n: Netwo
     compared(tmp_path, model, n.batch)
 
 
+@pytest.mark.parametrize("n", CLUSTERED, ids=str)
+def test_losses_of_matrices_that_clusters_divide(tmp_path: Path, n: Network) -> None:
+    model = network(tmp_path, n)
+    program = lowered(model, CudaBackend())
+    assert all(c.pays and c.cluster > 1 for p in program.phases if p.name == "train" for c in p.chains)
+    compared(tmp_path, model, n.batch)
+
+
 def test_losses_of_the_model_that_reads_digits(tmp_path: Path, root: Path) -> None:
     model = load_model(root / "models" / "lstm.yaml", {})
     compared(tmp_path, model, 64)
 
 
-def test_spread_matrices_in_float64(tmp_path: Path) -> None:
-    n = Network("gru", 150, 6)
+@pytest.mark.parametrize("units", [150, 400])
+def test_divided_matrices_in_float64(tmp_path: Path, units: int) -> None:
+    n = Network("gru", units, 6)
     compared(tmp_path, network(tmp_path, n, "float64"), n.batch)
 
 

@@ -14,7 +14,7 @@ from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_work import Words
 from backends.cuda.persistent import rnn_plan as cuda_stages
-from backends.cuda.persistent.rnn import FACTOR, FEED, MINE, NAME, READ, RECORDS, chained_templates
+from backends.cuda.persistent.rnn import FACTOR, FEED, NAME, READ, RECORDS, chained_templates
 from backends.cuda.persistent.rnn_plan import Schedule, row_bytes, shapes_of, stages_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as walk_of
@@ -48,6 +48,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
+from compiler.strategies.clustered_rnn import MINE
 from compiler.strategies.cost.devices import H200
 from tests.chain_tables import Table, in_order
 from tests.grids import diagonal
@@ -75,6 +76,13 @@ def program_of(folder: Path, n: Network, chains: bool = True, **numerics: str) -
 def unrolled(folder: Path, n: Network, **numerics: str) -> Merged:
     """All launches of all steps, those of a loop as a chain of one step."""
     return unroll_loops(program_of(folder, n, **numerics))
+
+
+def in_clusters(program: Merged, blocks: int) -> Merged:
+    """Its chains in clusters of so many blocks."""
+    over = {"spread": 1, "passes": 0, "cluster": blocks, "beside": ()}
+    phases = [replace(p, loops=tuple(replace(x, **over) for x in p.loops)) for p in program.phases]  # type: ignore[arg-type]
+    return replace(program, phases=tuple(phases))
 
 
 def phase_of(program: Merged, name: str) -> Phase:
@@ -298,8 +306,13 @@ def test_explain_says_why(tmp_path: Path) -> None:
     assert first.verdict == "one walk of 4 kernels in 20 steps, sample by sample"
     assert re.fullmatch(r"3 matrices of 51 KB on chip, where that fits; about .* us", first.reason)
     first, *_ = decided(tmp_path, Network("lstm", 128, 20))
+    assert first.verdict == "one walk of 4 kernels in 20 steps, in clusters of blocks"
+    assert re.fullmatch(
+        r"4 matrices of 264 KB in clusters of 4 blocks; about .* us, launch by launch .* us", first.reason
+    )
+    first, *_ = decided(tmp_path, Network("lstm", 512, 20))
     assert first.verdict == "one walk of 4 kernels in 20 steps, spread over blocks"
-    assert re.fullmatch(r"4 matrices of 264 KB over 16 blocks; about .* us, launch by launch .* us", first.reason)
+    assert re.fullmatch(r"4 matrices of 4128 KB over 32 blocks; about .* us, launch by launch .* us", first.reason)
     first, *_ = decided(tmp_path, Network("lstm", 1400, 5, batch=2))
     assert first.verdict == "launch by launch"
     assert first.reason == "4 matrices of 30713 KB do not fit into the 227 KB that a processor has at most"
@@ -313,7 +326,7 @@ def test_a_chain_is_a_loop(tmp_path: Path) -> None:
     looped = lower(network(tmp_path, SMALL[1]), capable(False), True).merged
     made = chains(looped, CudaBackend().capabilities, {}).merged
     for before, phase, after in zip(looped.phases, made.phases, unroll_loops(made).phases, strict=True):
-        assert [replace(x, samples=0, pays=False, spread=1) for x in phase.loops] == list(before.loops)
+        assert [replace(x, samples=0, pays=False, spread=1, cluster=1) for x in phase.loops] == list(before.loops)
         assert all(x.samples == SMALL[1].batch for x in phase.loops)
         assert [x.name for x in phase.loops] == [x.name for x in after.chains]
     assert not any(p.chains for p in unroll_loops(looped).phases)
@@ -382,7 +395,7 @@ def test_what_does_not_wait_is_one_launch(tmp_path: Path) -> None:
     ids=str,
 )
 def test_the_text_knows_no_numbers(tmp_path: Path, a: Network, b: Network) -> None:
-    texts = [emit(program_of(tmp_path, n)).text for n in (a, b)]
+    texts = [emit(in_clusters(program_of(tmp_path, n), 1)).text for n in (a, b)]
     assert f" {NAME}(" in texts[0]
     assert texts[0] == texts[1]
 
@@ -561,7 +574,7 @@ def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
         (Network("gru", 128, 4), 3, 2),
         (Network("rnn", 300, 4), 1, 1),
     ):
-        program = program_of(tmp_path, n)
+        program = in_clusters(program_of(tmp_path, n), 1)
         words, _ = device_words(program)
         phase = phase_of(program, "train")
         for chain in phase.chains:

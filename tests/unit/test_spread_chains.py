@@ -21,6 +21,7 @@ from compiler.ir.level2.dependence import Touched, touched
 from compiler.ir.level2.program import ArrayFormal, Loop, Merged, Mode, Phase
 from compiler.layout.plan_memory import overlaps, place
 from compiler.passes.pipeline.lower import lower
+from compiler.strategies import clustered_rnn
 from compiler.strategies.spread_rnn import EIGHT
 from tests.chain_tables import Table, in_order
 from tests.grids import diagonal
@@ -103,6 +104,12 @@ def expected(program: Merged, phase: Phase, launches: range, arrays: dict[str, n
         if (product := product_of(template)) is not None:
             matrix = arrays[rows.arrays[product.matrix][x.lo]].astype(float)
             yield arrays[rows.arrays[product.values][x.lo]].astype(float) @ (matrix.T if product.by_out else matrix)
+
+
+@pytest.fixture(autouse=True)
+def no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices that the blocks of a cluster could have are spread, too."""
+    monkeypatch.setattr(clustered_rnn, "sizes", lambda *_: [])
 
 
 SPREAD = [

@@ -15,19 +15,15 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import structure
 from backends.cuda.persistent import spread
 from backends.cuda.persistent.rnn_plan import Shapes
-from compiler.strategies import spread_rnn
+from compiler.strategies import clustered_rnn, spread_rnn
 
 NAME: Final = "nl_chained"
 AHEAD: Final = 32
 """Threads of a block that fetch what the next stages need, beside BLOCK that sum."""
 SPARE: Final = 16
 """Words of each of them, for what is only prefetched."""
-TILE: Final = 4
-"""Samples that are summed at once."""
 TOGETHER: Final = 4
 """Products that are summed side by side, at most."""
-MINE: Final = 16
-"""Units of a matrix that a thread keeps in registers."""
 FOUR: Final = 4
 """Threads that sum the same outputs."""
 SLOTS: Final = 16
@@ -77,8 +73,8 @@ def chain_names(program: l2.Merged, shapes: Shapes, there: bool) -> Mapping[str,
         "near": spread.SPARE,
         "shapes": range(len(shapes.number)),
         "chain_name": NAME,
-        "tile": TILE,
-        "mine": MINE,
+        "tile": clustered_rnn.TILE,
+        "mine": clustered_rnn.MINE,
         "ahead": AHEAD,
         "move": MOVE,
         "records": RECORDS,

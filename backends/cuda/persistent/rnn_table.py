@@ -107,7 +107,7 @@ class _Packer:
             return None
         sums = self._sums(x)
         units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
-        if len(x.factors) > 1 << sums.beside or self._outs(x) > 1 << sums.bits or units > rnn.MINE:
+        if len(x.factors) > 1 << sums.beside or self._outs(x) > 1 << sums.bits or units > clustered_rnn.MINE:
             return None
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
@@ -210,7 +210,7 @@ class _Packer:
         while True:
             made, values, parts = self._records(each)
             record = made.size
-            turn = self._pitch(parts * min(each, rnn.TILE))
+            turn = self._pitch(parts * min(each, clustered_rnn.TILE))
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
             shared = records + rnn.RECORDS * record + 4 * rnn.AHEAD * rnn.SPARE + (rnn.TELLS if self.cluster > 1 else 0)
@@ -249,4 +249,4 @@ def walk(
     if (schedule := shapes.of[phase.name, chain.first]) is None:
         return None
     read = ReadChain(program, kernels, schedule, tables, shapes)
-    return _Packer(program.precision.bytes, read, chain.samples, chain.cluster).walk(processors, room)
+    return _Packer(program.precision.bytes, read, chain.samples, chain.cluster).walk(processors // chain.abreast, room)

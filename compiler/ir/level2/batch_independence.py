@@ -111,6 +111,13 @@ def extent_of(template: l2.Template, rows: l2.Rows, row: int, dim: str) -> int:
     return extent
 
 
+def extents_of(template: l2.Template, rows: l2.Rows, row: int) -> list[int]:
+    """The extents of all dims in one row."""
+    nest = nest_of(template)
+    assert nest is not None
+    return [extent_of(template, rows, row, d.name) for d in nest.dims]
+
+
 def _reach(axis: l2.Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:
     """The smallest and largest index along an axis, or None."""
     const, extent = number(axis.const), None if axis.extent is None else number(axis.extent)

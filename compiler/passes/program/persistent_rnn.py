@@ -6,8 +6,9 @@ on-chip memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights
 
 Assumes: a merged program with row-major tensors.
 Guarantees: a loop in whose launches samples do not meet (ir/level2/batch_independence.py) knows it, whether a chain
-pays, and whether its matrices are spread over blocks (compiler/strategies/spread_rnn.py), on all processors or beside
-loops that it does not need: only these depend on sizes, not what a chain is. Nothing else changes.
+pays, and whether its matrices are divided among the blocks of a cluster (compiler/strategies/clustered_rnn.py), or
+spread over blocks (compiler/strategies/spread_rnn.py), on all processors or beside loops that it does not need: only
+these depend on sizes, not what a chain is. Nothing else changes.
 Does not: reorder launches; consider the memory of a device: a backend may run a chain's launches one by one, in order.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Final
 
 import compiler.ir.level2.batch_independence as independence
@@ -23,13 +25,15 @@ import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import Touched, levels, of_unit, parts_of
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import spread_rnn
+from compiler.strategies import clustered_rnn, spread_rnn
+from compiler.strategies.clustered_rnn import Clustered
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.forks import Fork, problem_of, taken
 from compiler.strategies.pins import Pins
 
-CHAIN, SPREAD, LAUNCHES = "chain", "spread", "launches"
+CHAIN, CLUSTER, SPREAD, LAUNCHES = "chain", "cluster", "spread", "launches"
 """The ways of a fork (compiler/strategies/forks.py)."""
+CLUSTER_GAIN: Final = 1.05
 LEAST: Final = 4
 """Launches of a chain, at least."""
 
@@ -62,19 +66,24 @@ def chains(merged: l2.Merged, capabilities: Capabilities, pins: Pins) -> Chained
 def _phase(merged: l2.Merged, phase: l2.Phase, pins: Pins, made: Chained) -> l2.Phase:
     tried = [_chained(merged, phase, loop, pins, made) for loop in phase.loops]
     loops = [x.loop for x in tried]
-    if sum(loop.spread > 1 for loop in loops) > 1:
+    if sum(loop.spread > 1 or loop.cluster > 1 for loop in loops) > 1:
         for group in _independent(merged, phase, loops):
-            for n, part in zip(group, _abreast([tried[n] for n in group], made), strict=False):
-                beside, members = tuple(loops[k].name for k in group), part.members
-                loops[n] = replace(loops[n], spread=members, beside=beside, passes=part.passes)
+            beside, each = tuple(loops[k].name for k in group), [tried[n] for n in group]
+            for n, part in zip(group, _abreast(each, made), strict=False):
+                if isinstance(part, Clustered):
+                    loops[n] = replace(loops[n], cluster=part.cluster, beside=beside)
+                    blocks = f"in clusters of {part.cluster} blocks"
+                else:
+                    loops[n] = replace(loops[n], spread=part.members, beside=beside, passes=part.passes)
+                    blocks = f"each over {part.members} blocks"
                 subject = _subject(merged, phase, phase.launches[loops[n].first : loops[n].last])
-                verdict = f"{len(group)} walks at the same time, each over {members} blocks"
+                verdict = f"{len(group)} walks at the same time, {blocks}"
                 made.decisions.append(Decision("chains", subject, verdict, "they do not need each other"))
     return replace(phase, loops=tuple(loops))
 
 
 def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -> list[list[int]]:
-    """The numbers of loops that are spread over blocks, as many samples and steps in each list, of which none needs
+    """The numbers of loops of several blocks, of the same way, samples and steps in each list, of which none needs
     another."""
     parts, units, done = parts_of(merged.arrays), list[Touched](), 0
     places: list[int] = []
@@ -84,21 +93,19 @@ def _independent(merged: l2.Merged, phase: l2.Phase, loops: Sequence[l2.Loop]) -
         units.append(of_unit(merged, phase.launches[loop.first : loop.last], loop, parts))
         done = loop.last
     level = levels(units)
-    found: dict[tuple[int, int, int], list[int]] = {}
+    found: dict[tuple[int, int, int, bool], list[int]] = {}
     for n, loop in enumerate(loops):
-        if loop.pays and loop.spread > 1:
-            found.setdefault((level[places[n]], loop.samples, loop.steps), []).append(n)
+        if loop.pays and (loop.spread > 1 or loop.cluster > 1):
+            found.setdefault((level[places[n]], loop.samples, loop.steps, loop.spread > 1), []).append(n)
     return [x for x in found.values() if len(x) > 1]
 
 
-def _abreast(tried: Sequence[_Tried], made: Chained) -> list[spread_rnn.Spread]:
-    """Over how many blocks the matrices of each loop are spread where all run at the same time; none, where that does
-    not fit, or one after the other takes no longer."""
-    alone, together = list[float](), list[spread_rnn.Spread]()
+def _abreast(tried: Sequence[_Tried], made: Chained) -> Sequence[spread_rnn.Spread | Clustered]:
+    """How the matrices of each loop are divided where all run at the same time; none, where that does not fit, or one
+    after the other takes no longer."""
+    alone, together = list[float](), list[spread_rnn.Spread | Clustered]()
     for x in tried:
-        part = spread_rnn.best(
-            x.stages, x.loop.samples, made.merged.precision.bytes, made.device, len(tried), made.passes
-        )
+        part = x.beside(len(tried), made)
         if x.alone is None or part is None:
             return []
         alone.append(x.alone.microseconds)
@@ -108,11 +115,20 @@ def _abreast(tried: Sequence[_Tried], made: Chained) -> list[spread_rnn.Spread]:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A loop as it runs; its stages with products, and how they are best spread over all processors."""
+    """A loop as it runs, what its products add up, and how it runs best on all processors, in this way."""
 
     loop: l2.Loop
-    stages: Sequence[tuple[spread_rnn.Stage, int]] = ()
-    alone: spread_rnn.Spread | None = None
+    sums: _Sums | None = None
+    alone: spread_rnn.Spread | Clustered | None = None
+
+    def beside(self, loops: int, made: Chained) -> spread_rnn.Spread | Clustered | None:
+        """How it runs best on a part of the processors, in the same way."""
+        if self.sums is None:
+            return None
+        if self.loop.spread == 1:
+            return self.sums.clustered(self.loop.samples, made, loops)
+        real_bytes = made.merged.precision.bytes
+        return spread_rnn.best(self.sums.stages, self.loop.samples, real_bytes, made.device, loops, made.passes)
 
 
 def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made: Chained) -> _Tried:
@@ -120,10 +136,10 @@ def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made
     links = independence.links_of(body)
     if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
         return _Tried(loop)
-    sums = _sums(merged, links, loop.steps)
+    sums = _sums(merged, links, loop.steps, samples)
     over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, made.device, passes=made.passes)
-    counts = len(links) * loop.steps, len(body) * loop.steps
-    fork = _ways(f"{phase.name}/{loop.name}", counts, samples, made.device, sums, over)
+    cluster = sums.clustered(samples, made, 1, alone=False)
+    fork = _ways(f"{phase.name}/{loop.name}", len(body) * loop.steps, samples, made, sums, over, cluster)
     way, why = taken(fork, pins)
     if len(fork.ways) > 1:
         made.forks.append(fork)
@@ -131,7 +147,9 @@ def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made
     verdict = _verdict(way, len(links), loop.steps) + (", sums on matrix units" if chosen.passes else "")
     made.decisions.append(Decision("chains", _subject(merged, phase, links), verdict, why))
     runs = replace(loop, samples=samples, pays=way != LAUNCHES, spread=chosen.members, passes=chosen.passes)
-    return _Tried(runs, sums.stages, over)
+    if cluster is None or way != CLUSTER:
+        return _Tried(runs, sums, over)
+    return _Tried(replace(runs, cluster=cluster.cluster), sums, cluster)
 
 
 def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, independence.Product | None]:
@@ -155,17 +173,29 @@ def _samples(merged: l2.Merged, loop: l2.Loop, links: Sequence[l2.Launch]) -> in
 @dataclass(frozen=True)
 class _Sums:
     """What the products of a chain add up: outputs and terms by matrix; terms of a sample; bytes of the matrices on
-    chip; the stages with products, and how often each is run."""
+    chip; the stages with products, and how often each is run; how many links that are; the outputs of each of them,
+    which may be divided among the blocks of a cluster, if all have as many (else 0)."""
 
     sides: dict[str, tuple[int, int]]
     terms: int
     stored: int
     stages: list[tuple[spread_rnn.Stage, int]]
+    links: int
+    outs: int
+
+    def clustered(self, samples: int, made: Chained, loops: int, alone: bool = True) -> Clustered | None:
+        """As clusters of blocks, or (`alone`) with all matrices in each block."""
+        sizes = clustered_rnn.sizes(self.outs, made.device) if self.outs else []
+        sizes = [1, *sizes] if alone and self.stored <= made.device.shared_block else sizes
+        return clustered_rnn.best(
+            self.stages, self.links, samples, made.merged.precision.bytes, made.device, sizes, loops
+        )
 
 
-def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
+def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int, samples: int) -> _Sums:
     """Of a chain with these links in each step."""
     sides: dict[str, tuple[int, int]] = {}
+    outs = set[int]()
     terms = 0
     products = _products(merged, links)
     stages = Counter[_Stage]()
@@ -185,16 +215,20 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
             matrix, values = (rows.arrays[f][x.lo] for f in (product.matrix, product.values))
             sides[matrix] = out, term
             terms += out * term
+            outs.add(out)
             if values in written or not panels:  # a stage begins with products
                 close()
             panels.setdefault((values, term), []).append(matrix)
+        else:
+            outs.add(prod(d for d in independence.extents_of(template, rows, x.lo)) // samples)
         written |= {rows.arrays[f.name][x.lo] for f in template.arrays if f.mode is not l2.Mode.READ}
     close()
     stored = 0
     for out, term in sides.values():
         rows_, columns = independence.padded(out, term, merged.precision.bytes)
         stored += rows_ * columns * merged.precision.bytes
-    return _Sums(sides, steps * terms, stored, [(_stage(x, sides), steps * many) for x, many in stages.items()])
+    each = [(_stage(x, sides), steps * many) for x, many in stages.items()]
+    return _Sums(sides, steps * terms, stored, each, steps * len(links), outs.pop() if len(outs) == 1 else 0)
 
 
 _Stage = tuple[tuple[int, tuple[str, ...]], ...]
@@ -217,41 +251,48 @@ def _verdict(way: str, links: int, steps: int) -> str:
     if way == LAUNCHES:
         return "launch by launch"
     return (
-        f"one walk of {links} kernels in {steps} steps, {'spread over blocks' if way == SPREAD else 'sample by sample'}"
+        f"one walk of {links} kernels in {steps} steps, "
+        + {SPREAD: "spread over blocks", CLUSTER: "in clusters of blocks", CHAIN: "sample by sample"}[way]
     )
 
 
 def _ways(
     scan: str,
-    counts: tuple[int, int],
+    launches: int,
     samples: int,
-    device: Target,
+    made: Chained,
     sums: _Sums,
     over: spread_rnn.Spread | None,
+    cluster: Clustered | None,
 ) -> Fork:
-    """The ways of a chain, the one of the rules first. `counts`: its links, and their launches where they are none of a
-    chain. Matrices are spread over blocks (`over`) only where a block cannot have them, or where that takes longer than
-    the launches."""
-    links, alone = counts
+    """The ways of a chain, the one of the rules first: the fastest by estimate, but clusters only where they are faster
+    by more than what estimates are good for. `launches`: where its links are none of a chain. Matrices are spread over
+    blocks (`over`) only where a block, or a cluster, cannot have them, or where that takes longer than the launches."""
+    device = made.device
     waits, works, processors = cost.waits(device), cost.works(device), device.processors
-    chained = links * cost.LINK_US * waits + -(-samples // processors) * sums.terms / cost.LINK_TERMS * works
-    launched = alone * cost.LAUNCH_US * waits + samples * sums.terms / (processors * cost.LAUNCH_TERMS) * works
+    launched = launches * cost.LAUNCH_US * waits + samples * sums.terms / (processors * cost.LAUNCH_TERMS) * works
     what = f"{len(sums.sides)} {'matrices' if len(sums.sides) > 1 else 'matrix'} of {-(-sums.stored // 1024)} KB"
-    room, launches = f"the {device.shared_block >> 10} KB that a processor has at most", f"{launched:.0f} us"
+    beside = f"launch by launch {launched:.0f} us"
     times = {LAUNCHES: launched}
-    reasons = {LAUNCHES: f"about {launches}"}
-    if sums.stored <= device.shared_block:
-        times[CHAIN] = chained
-        reasons[CHAIN] = f"{what} on chip, where that fits; about {chained:.0f} us, launch by launch {launches}"
-        reasons[LAUNCHES] += f", as a chain {chained:.0f} us"
-    elif over is None:
+    reasons = {LAUNCHES: f"about {launched:.0f} us"}
+
+    def may(way: str, time: float, how: str, short: str) -> None:
+        times[way], reasons[way] = time, f"{what} {how}; about {time:.0f} us, {beside}"
+        reasons[LAUNCHES] += f", {short} {time:.0f} us"
+
+    whole = _Sums.clustered(replace(sums, outs=0), samples, made, 1)
+    if whole is not None:
+        may(CHAIN, whole.microseconds, "on chip, where that fits", "as a chain")
+    if cluster is not None:
+        how = f"in clusters of {cluster.cluster} blocks"
+        may(CLUSTER, cluster.microseconds, how, how)
+    if over is not None and min(times.get(CHAIN, launched), times.get(CLUSTER, launched)) >= launched:
+        how = f"over {over.members} blocks"
+        may(SPREAD, over.microseconds, how, f"spread {how}")
+    if len(times) == 1:
+        room = f"the {device.shared_block >> 10} KB that a processor has at most"
         reasons[LAUNCHES] = f"{what} do not fit into {room}"
-    if over is not None and times.get(CHAIN, launched) >= launched:
-        times[SPREAD] = over.microseconds
-        spread = f"{what} over {over.members} blocks; about {over.microseconds:.0f} us"
-        reasons[SPREAD] = f"{spread}, launch by launch {launches}"
-        reasons[LAUNCHES] += f", spread over {over.members} blocks {over.microseconds:.0f} us"
-    rule = next((w for w in (CHAIN, SPREAD) if times.get(w, launched) < launched), LAUNCHES)
+    rule = min(times, key=lambda way: times[way] * (CLUSTER_GAIN if way == CLUSTER else 1.0))
     ways = (rule, *(w for w in times if w != rule))
-    problem = problem_of(links, samples, sorted(sums.sides.values()), sums.terms)
+    problem = problem_of(sums.links, samples, sorted(sums.sides.values()), sums.terms)
     return Fork(f"{scan}.{CHAIN}", problem, ways, reasons[rule])
