@@ -35,7 +35,8 @@ CLUSTERED = [
     Network("lstm", 128, 10),
     Network("gru", 128, 10, batch=20, masked=True),
     Network("gru", 256, 6, bidirectional=True),
-    Network("rnn", 200, 6, begun=True),
+    Network("rnn", 256, 5, batch=20),
+    Network("gru", 200, 6, begun=True),
     Network("lstm", 200, 6, batch=33),
 ]
 """With matrices that the blocks of a cluster divide."""
