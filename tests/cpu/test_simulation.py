@@ -111,6 +111,21 @@ def test_records_are_those_of_a_run(text: str) -> None:
         assert list(view.source) == [3, 0, 0] and list(view.target) == [1, 7, 2] and len(view) == 3
 
 
+@pytest.mark.parametrize("drive", ["2 nA", "{uniform: {low: 1 nA, high: 2 nA}}", "[1 nA, 2 nA, 3 nA]", "1 nA * self.i"])
+def test_a_parameter_has_its_unit(drive: str) -> None:
+    """In whatever way its values are given."""
+    text = f"""\
+language: 1
+name: units
+neurons: {{cell: {{params: {{drive: 1 nA, c: 1 nF}}, state: {{v: 0 mV}}, dynamics: {{dv/dt: drive / c}}}}}}
+populations: {{p: {{neuron: cell, size: 3, params: {{drive: {drive}}}}}}}
+simulate: {{dt: 1 ms, duration: 1 ms, seed: 1}}
+"""
+    p = netloom.load(text).simulation()["p"]
+    assert p.drive.unit == "pA" and p.drive.max() >= 1000
+    assert p.c.unit == "pF" and p.v.unit == "mV"
+
+
 def test_values_are_read_and_written() -> None:
     s = netloom.load(PLAIN).simulation()
     a = s["a"]

@@ -92,11 +92,11 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     own = {n: u for n, u in neuron.units.items() if "." not in n}
     every = own | {x.name: x.unit for x in neuron.params} | neuron.units
     units = {n: u for n, u in every.items() if not n.startswith("_")}  # no user's name begins so
-    constants = dict(population.params)
+    constants, given = dict(population.params), {x.name for x in neuron.params}
     for name, unit in units.items():
         path = array_name(population.name, name)
-        if (array := arrays.get(path)) is not None:
-            found[name] = Variable(path, array.unit or unit, array)
+        if (array := arrays.get(path)) is not None:  # of parameters, arrays have no unit
+            found[name] = Variable(path, unit if name in given else array.unit or unit, array)
         elif isinstance(value := constants.get(name), l0.Const):
             found[name] = Variable(path, unit, None, float(value.value), population.size)
     return found
