@@ -170,7 +170,7 @@ def _of_layers(network: l0.Network, name: str) -> list[_Range]:
         limit = KIND[layer.kind].limit(layer)
         elements = None if limit is None else read.read(layer.inputs[0]).get(name)
         if limit is not None and elements is not None:
-            some = np.zeros(read.of[name].size, bool)
+            some = np.zeros(read.sizes[name], bool)
             some[elements] = True
             out.append(_Range(0, limit[0] - 1, limit[1], some=None if some.all() else some))
     return out

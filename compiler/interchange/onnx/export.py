@@ -89,7 +89,8 @@ def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]
     needed = model.network.needed(outputs)
     double = model.numerics.precision == "float64"
     real = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
-    whole = dict.fromkeys(whole_elements(model.network.inputs, model.network.layers).of, onnx.TensorProto.INT32)
+    held = whole_elements(model.network.inputs, model.network.layers)
+    whole = dict.fromkeys([*held.sizes, *held.of], onnx.TensorProto.INT32)
     g = OnnxGraph(np.float64 if double else np.float32)
     inputs = [i for i in model.network.inputs if i.name in needed]
     g.reserve([*(i.name for i in inputs), *(f"{n}" for n in outputs)])

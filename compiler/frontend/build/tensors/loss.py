@@ -330,7 +330,7 @@ def check_labels(
         limit = KIND[layer.kind].limit(layer)
         if limit is not None:
             for name, elements in read.read(layer.inputs[0]).items():
-                some = elements if elements.size < read.of[name].size else None
+                some = elements if elements.size < read.sizes[name] else None
                 _within(name, limit[0], "numbers", limit[1], layer.span, data, arrays, c, some=some)
 
 

@@ -9,14 +9,19 @@ Does not: look at data (loss.py does).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from math import prod
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import declared_at
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context
 from compiler.layers import KIND
-from compiler.layers.shared.elements import whole_elements
+from compiler.layers.shared.elements import moved, whole_elements
 from compiler.layers.shared.kind import LayerKind, article
+
+MOST: Final = 1 << 27
+"""Whole numbers of a sample that layers move."""
 
 
 def check_alike(
@@ -42,6 +47,12 @@ def check_fixed(
         if not float(value).is_integer() or abs(value) >= 2**31:
             message = f"`{layer.inputs[0]}` holds whole numbers, of 32 bits, and `{layer.name}` puts {value:g} there"
             c.sink.error("E0501", message, layer.span, "give it a `value` that is a whole number")
+    inputs = list(inputs)
+    held = moved(layers)
+    for item in inputs:
+        if item.dtype != "real" and item.name in held and prod(item.shape) > MOST:
+            message = f"`{item.name}` has {prod(item.shape)} whole numbers a sample, and layers move at most {MOST}"
+            c.sink.error("E0501", message, item.span)
     if c.sink.failed(before):
         return
     read = whole_elements(inputs, layers)
