@@ -652,8 +652,8 @@ NL_FN void nl_arrived_here() {
 #define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
 
 /* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows
-   are `pitch` reals apart, and what fills them, and their number, up to whole units is zero. Of blocks of a cluster each
-   has so many of its rows, or of its columns (0: all), `by_block` reals behind those of the one before. */
+   are `pitch` reals apart, and what fills them, and their number, up to whole units is zero. Of blocks of a cluster
+   each has so many of its rows, or of its columns (0: all), `by_block` reals behind those of the one before. */
 struct __align__(16) nl_matrix {
     const real *from;
     nl_i64 by_row;
@@ -844,7 +844,8 @@ NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real
         }
         const int mine = seat.out(seat.quarter, lines);
         own = own && out + mine < l.outs;
-        nl_put_parts<S>(acc, seat.quarter, sums + (((p << l.split) + seat.unit) * S << l.bits) + mine, 1 << l.bits, own);
+        real *const at = sums + (((p << l.split) + seat.unit) * S << l.bits) + mine;
+        nl_put_parts<S>(acc, seat.quarter, at, 1 << l.bits, own);
     }
 }
 
