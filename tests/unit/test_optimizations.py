@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends.c_family.cprint import Dialect, Symbol
@@ -129,6 +130,32 @@ def test_large_products_are_row_major() -> None:
     """And small ones, of a batch that fills the lanes, are not."""
     assert any(a.layout for a in program("transformer", "cpu").arrays)
     assert not any(a.layout for a in program("transformer", "cpu", width="512").arrays)
+
+
+@pytest.mark.parametrize(("units", "lanes"), [(512, True), (4096, False)])
+def test_dense_layers_that_no_cache_holds_are_row_major(tmp_path: Path, units: int, lanes: bool) -> None:
+    """Whatever the batch: gradients would read weights along their long side, and add to all sums again and again."""
+    rng = np.random.default_rng(1)
+    np.savez(tmp_path / "data.npz", x=rng.random((128, 1024), np.float32), label=np.zeros(128, np.int32))
+    (tmp_path / "wide.yaml").write_text(
+        f"""\
+language: 1
+name: wide
+network:
+  inputs: {{x: {{shape: [1024]}}, label: {{shape: [], dtype: int32}}}}
+  layers:
+    - repeat: {{times: 3, layers: [{{dense: {{units: {units}, activation: relu}}}}]}}
+    - dense: {{name: logits, units: 10}}
+train:
+  data: {{file: data.npz, inputs: {{x: x, label: label}}}}
+  loss: {{softmax_cross_entropy: {{logits: logits, target: label}}}}
+  optimizer: {{sgd: {{learning_rate: 0.01}}}}
+  batch: 128
+  epochs: 1
+"""
+    )
+    merged = lower(load_model(tmp_path / "wide.yaml", {}), backend("cpu").capabilities).merged
+    assert any(a.layout for a in merged.arrays) == lanes
 
 
 def test_columns_of_row_major_arrays_are_summed_side_by_side() -> None:

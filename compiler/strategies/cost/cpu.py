@@ -23,6 +23,8 @@ FAR_VECTOR, FAR_LINE = 10.0, 70.0
 whose neighbours in memory are not read with it."""
 WEIGHT_LINE_MOST: Final = 25.0
 """A line of the weights of one term of a tile, at most."""
+PAGE_FAR, PAGE_BYTES, PAGES = 50.0, 4096, 2048
+"""A line of a page that the table of so many pages does not hold."""
 THIRD_BYTES: Final = 64_000_000
 """Of a third cache that other processors use, too, what one has."""
 STEPS_FAR, STEPS_BYTES = 40.0, 10_000_000

@@ -12,8 +12,8 @@ from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if, rounded
-from compiler.strategies.cost.cpu import CHUNK_BYTES, OPERATIONS_PER_US, TILE_NEAR_BYTES, TRANSPOSE
-from compiler.strategies.cost.tiles import TILES, best, on
+from compiler.strategies.cost.cpu import CHUNK_BYTES, FAR_VECTOR, OPERATIONS_PER_US, TILE_NEAR_BYTES, TRANSPOSE
+from compiler.strategies.cost.tiles import TILES, best, beyond, on
 from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "dense_weight_gradient"
@@ -50,6 +50,8 @@ def match(p: Problem) -> Choice:
         )
         scratch = (chunk * p.lanes * padded + sums * p.lanes) * p.real_bytes + 8 * chunk * p.lanes
         operations += TRANSPOSE * rows * padded / p.lanes
+        far = FAR_VECTOR * beyond(outs * padded * p.real_bytes, p.device)  # each chunk adds to all sums
+        operations += far * -(-blocks // chunk) * outs * padded / p.lanes
         microseconds = operations / OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, microseconds, joined=True)
     raise NotApplicable("it is not a sum over the batch of two products of features")

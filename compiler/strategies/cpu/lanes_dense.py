@@ -13,7 +13,7 @@ from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, named, refuse_beyond, refuse_if
 from compiler.strategies.cost import cpu as constants
-from compiler.strategies.cost.tiles import TILES, best, on
+from compiler.strategies.cost.tiles import TILES, Shape, best, on, weight_lines
 from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "lanes_dense"
@@ -39,9 +39,19 @@ def match(p: Problem) -> Choice:
         near = blocks < constants.TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= p.within(constants.TILE_CACHE_BYTES)
         apart = blocks >= constants.ALIKE_BLOCKS and max(steps.values()) * p.real_bytes % constants.ALIKE_BYTES == 0
         slower = constants.TILE_FAR if not near else constants.ALIKE if apart else 1.0
-        microseconds = operations * slower / constants.OPERATIONS_PER_US
+        lines = _lines(p, TILES[tile], blocks, outs, ins, steps[k] * p.real_bytes)
+        microseconds = (operations * slower + lines) / constants.OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, microseconds, joined=True)
     raise NotApplicable("it is not (batch, features) times weights")
+
+
+def _lines(p: Problem, tile: Shape, blocks: int, outs: int, ins: int, step: int) -> float:
+    """Reading weights whose terms lie `step` bytes apart again for each strip of blocks: what no cache holds, and,
+    where each term is in a page of its own, what the table of pages does not hold."""
+    strips = -(-blocks // tile.vectors)
+    lines = weight_lines(tile, outs, strips, ins, step, outs * ins * p.real_bytes, p.core)
+    pages = constants.PAGE_FAR if step >= constants.PAGE_BYTES and ins > constants.PAGES else 0.0
+    return lines + pages * strips * ins * -(-outs // tile.outs)
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))
