@@ -126,7 +126,8 @@ class _Tried:
         if self.sums is None:
             return None
         if self.loop.spread == 1:
-            return self.sums.clustered(self.loop.samples, made, loops)
+            blocks = self.sums.alone(made.device) + self.sums.clusters(made.device)
+            return self.sums.best(blocks, self.loop.samples, made, loops)
         real_bytes = made.merged.precision.bytes
         return spread_rnn.best(self.sums.stages, self.loop.samples, real_bytes, made.device, loops, made.passes)
 
@@ -138,7 +139,7 @@ def _chained(merged: l2.Merged, phase: l2.Phase, loop: l2.Loop, pins: Pins, made
         return _Tried(loop)
     sums = _sums(merged, links, loop.steps, samples)
     over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, made.device, passes=made.passes)
-    cluster = sums.clustered(samples, made, 1, alone=False)
+    cluster = sums.best(sums.clusters(made.device), samples, made)
     fork = _ways(f"{phase.name}/{loop.name}", len(body) * loop.steps, samples, made, sums, over, cluster)
     way, why = taken(fork, pins)
     if len(fork.ways) > 1:
@@ -183,13 +184,18 @@ class _Sums:
     links: int
     outs: int
 
-    def clustered(self, samples: int, made: Chained, loops: int, alone: bool = True) -> Clustered | None:
-        """As clusters of blocks, or (`alone`) with all matrices in each block."""
-        sizes = clustered_rnn.sizes(self.outs, made.device) if self.outs else []
-        sizes = [1, *sizes] if alone and self.stored <= made.device.shared_block else sizes
-        return clustered_rnn.best(
-            self.stages, self.links, samples, made.merged.precision.bytes, made.device, sizes, loops
-        )
+    def alone(self, device: Target) -> list[int]:
+        """With all matrices in each block, if they fit."""
+        return [1] if self.stored <= device.shared_block else []
+
+    def clusters(self, device: Target) -> list[int]:
+        """Sizes of clusters that may divide the outputs."""
+        return clustered_rnn.sizes(self.outs, device) if self.outs else []
+
+    def best(self, blocks: Sequence[int], samples: int, made: Chained, loops: int = 1) -> Clustered | None:
+        """Of these numbers of blocks; `loops`: how many run at the same time."""
+        real_bytes = made.merged.precision.bytes
+        return clustered_rnn.best(self.stages, self.links, samples, real_bytes, made.device, blocks, loops)
 
 
 def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int, samples: int) -> _Sums:
@@ -280,7 +286,7 @@ def _ways(
         times[way], reasons[way] = time, f"{what} {how}; about {time:.0f} us, {beside}"
         reasons[LAUNCHES] += f", {short} {time:.0f} us"
 
-    whole = _Sums.clustered(replace(sums, outs=0), samples, made, 1)
+    whole = sums.best(sums.alone(device), samples, made)
     if whole is not None:
         may(CHAIN, whole.microseconds, "on chip, where that fits", "as a chain")
     if cluster is not None:
