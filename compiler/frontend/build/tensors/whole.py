@@ -42,7 +42,8 @@ def check_fixed(
     before = len(c.sink.items)
     for layer in layers:
         value = dict(layer.attrs).get("value")
-        if layer.kind != "pad" or layer.name not in whole or not isinstance(value, int | float):
+        moves = KIND[layer.kind].carries is not None and layer.name in whole
+        if not moves or not isinstance(value, int | float):
             continue
         if not float(value).is_integer() or abs(value) >= 2**31:
             message = f"`{layer.inputs[0]}` holds whole numbers, of 32 bits, and `{layer.name}` puts {value:g} there"
