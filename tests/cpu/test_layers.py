@@ -327,19 +327,25 @@ def _write_whole(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-@pytest.mark.usefixtures("cc", "little_optimized")
-def test_parts_of_whole_numbers(tmp_path: Path) -> None:
-    """What layers move of whole numbers are the same ones; bit for bit on cpu and reference, with NumPy's gradient."""
-    images, labels = _write_whole(tmp_path)
-    text = HEAD.replace("{shape: SHAPE}", "{shape: [4, 3], dtype: int32}") + WHOLE + TAIL
+def _stepped(layers: str, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Weights before and after a step of gradients on six samples: the same bits on cpu and reference."""
+    text = HEAD.replace("{shape: SHAPE}", "{shape: [4, 3], dtype: int32}") + layers + TAIL
     text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}")
-    both = [load(text + "numerics: {precision: float64, order: bitwise}\n", tmp_path, t) for t in ("cpu", "reference")]
+    both = [load(text + "numerics: {precision: float64, order: bitwise}\n", folder, t) for t in ("cpu", "reference")]
     start = both[0].weights()
     for one in both:
         one.step(1, range(6))
     after = both[0].weights()
     for key, value in after.items():
         assert value.tobytes() == both[1].weights()[key].tobytes(), key
+    return start, after
+
+
+@pytest.mark.usefixtures("cc", "little_optimized")
+def test_parts_of_whole_numbers(tmp_path: Path) -> None:
+    """What layers move of whole numbers are the same ones; bit for bit on cpu and reference, with NumPy's gradient."""
+    images, labels = _write_whole(tmp_path)
+    start, after = _stepped(WHOLE, tmp_path)
     kind, words = images[:6, :, 0], images[:6, :, 1:]
     turned = words[:, 1:].transpose(0, 2, 1)
     read = [
@@ -381,15 +387,7 @@ JOINED = """\
 def test_joined_whole_numbers(tmp_path: Path) -> None:
     """What layers join and pad of whole numbers is NumPy's; bit for bit on cpu and reference, with NumPy's gradient."""
     images, labels = _write_whole(tmp_path)
-    text = HEAD.replace("{shape: SHAPE}", "{shape: [4, 3], dtype: int32}") + JOINED + TAIL
-    text = text.replace("{adam: {}}", "{sgd: {learning_rate: 1}}")
-    both = [load(text + "numerics: {precision: float64, order: bitwise}\n", tmp_path, t) for t in ("cpu", "reference")]
-    start = both[0].weights()
-    for one in both:
-        one.step(1, range(6))
-    after = both[0].weights()
-    for key, value in after.items():
-        assert value.tobytes() == both[1].weights()[key].tobytes(), key
+    start, after = _stepped(JOINED, tmp_path)
     kind, words = images[:6, :, 0], images[:6, :, 1:].reshape(6, -1)
     modes = (((1, 2), {"constant_values": 8}), ((3, 2), {"mode": "reflect"}), ((2, 2), {"mode": "edge"}),
              ((1, 3), {"mode": "wrap"}))  # fmt: skip

@@ -99,19 +99,13 @@ def test_losses_are_those_of_the_cpu(tmp_path: Path, n: Network) -> None:
     compared(tmp_path, model, n.batch)
 
 
-@pytest.mark.parametrize("n", SPREAD, ids=str)
-def test_losses_of_matrices_that_are_spread_over_blocks(tmp_path: Path, n: Network) -> None:
+@pytest.mark.parametrize(
+    ("n", "way"), [*((n, "spread") for n in SPREAD), *((n, "cluster") for n in CLUSTERED)], ids=str
+)
+def test_losses_of_matrices_that_blocks_divide(tmp_path: Path, n: Network, way: str) -> None:
     model = network(tmp_path, n)
     program = lowered(model, CudaBackend())
-    assert all(c.pays and c.spread > 1 for p in program.phases if p.name == "train" for c in p.chains)
-    compared(tmp_path, model, n.batch)
-
-
-@pytest.mark.parametrize("n", CLUSTERED, ids=str)
-def test_losses_of_matrices_that_clusters_divide(tmp_path: Path, n: Network) -> None:
-    model = network(tmp_path, n)
-    program = lowered(model, CudaBackend())
-    assert all(c.pays and c.cluster > 1 for p in program.phases if p.name == "train" for c in p.chains)
+    assert all(c.pays and getattr(c, way) > 1 for p in program.phases if p.name == "train" for c in p.chains)
     compared(tmp_path, model, n.batch)
 
 
