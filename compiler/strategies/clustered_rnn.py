@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Target, generation
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.spread_rnn import RECORDS, THREADS, Stage
 
@@ -58,8 +58,7 @@ class Clustered:
 
 def sizes(outs: int, device: Target) -> list[int]:
     """Blocks that a cluster may have, each with outputs of its own."""
-    has = device.architecture.startswith("sm_") and int(device.architecture[3:]) >= _ARCHITECTURE
-    found = range(2, MOST + 1) if has else ()
+    found = range(2, MOST + 1) if generation(device.architecture) >= _ARCHITECTURE else ()
     return [n for n in found if -(-outs >> bits(outs, n)) == n and 1 << bits(outs, n) >= LEAST_OUTS]
 
 

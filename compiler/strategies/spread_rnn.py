@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compiler.ir.level2.target import Capabilities, Target
+from compiler.ir.level2.target import Capabilities, Target, generation
 from compiler.ir.space import DType
 from compiler.strategies.cost import cuda as cost
 
@@ -69,8 +69,7 @@ NAMES: Final = frozenset(w.name for w in WAYS)
 def passes(capabilities: Capabilities, precision: DType) -> int:
     """Products of tf32 of each product of a chain that is spread, as far as the numerics permit
     (compiler/strategies/permissions.py); 0: threads make the sums."""
-    architecture = capabilities.device.architecture
-    if precision is not DType.F32 or not architecture.startswith("sm_") or int(architecture[3:]) < _LEAST_UNITS:
+    if precision is not DType.F32 or generation(capabilities.device.architecture) < _LEAST_UNITS:
         return 0
     return next((w.passes for w in WAYS if w.name in capabilities.strategies), 0)
 

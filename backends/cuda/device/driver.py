@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from backends.cuda.device.library import Library
-from compiler.ir.level2.target import Target
+from compiler.ir.level2.target import Target, generation
 from compiler.strategies.cost.devices import lanes_of
 
 _RELAXED: Final = 2
@@ -69,7 +69,7 @@ class Driver(Library):
             16,
             (shared, self._attribute(ordinal, _CACHE)),
             self._attribute(ordinal, _WARP),
-            lanes_of(int(arch.removeprefix("sm_"))),
+            lanes_of(generation(arch)),
             shared_kept=self._attribute(ordinal, _SHARED_KEPT),
         )
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import Product, bound, extent_of, links_of, nest_of, numbers, product_of
+from compiler.ir.level2.batch_independence import Product, bound, extent_of, links_of, numbers, outs_of, product_of
 from compiler.ir.space import Role
 
 Place = tuple[str, int]
@@ -49,11 +48,7 @@ class Link:
 
     def outs(self, samples: int) -> int:
         """Outputs of a product, or elements of a map, for each sample."""
-        if self.product is not None:
-            return self.extent(self.product.out)
-        nest = nest_of(self.template)
-        assert nest is not None
-        return prod(self.extent(d.name) for d in nest.dims) // samples
+        return outs_of(self.template, self.rows, self.row, self.product, samples)
 
     def written(self) -> Iterator[l2.Array]:
         return (self.arrays[f.name] for f in self.template.arrays if f.mode is not l2.Mode.READ)

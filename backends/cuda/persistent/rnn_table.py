@@ -10,7 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,13 +72,13 @@ class _Packer:
     def __init__(self, real_bytes: int, chain: ReadChain, samples: int, cluster: int) -> None:
         self.real_bytes, self.chain, self.samples, self.cluster = real_bytes, chain, samples, cluster
         self.unit = 16 // real_bytes
-        self.matrices: dict[tuple[tuple[int, int, int, int], bool], int] = {}  # by their outputs' side: their offsets
+        self.matrices: dict[object, tuple[int, Factors]] = {}  # by what it is and its outputs' side: its offset
         self.kept = 0
         self.different = chain.different()
         self.bits = clustered_rnn.bits(max(x.stage.outs for x, _ in self.different), cluster)
         for f in (f for x, _ in self.different for f in x.factors):
             if (f.matrix, f.by_out) not in self.matrices:
-                self.matrices[f.matrix, f.by_out] = self.kept
+                self.matrices[f.matrix, f.by_out] = self.kept, f
                 lines, pitch = self._padded(f)
                 self.kept += lines * pitch
 
@@ -118,11 +118,6 @@ class _Packer:
             if (layout := self._layout(x)) is not None:
                 found[layout] += times
         return found.most_common(1)[0][0] if found else None
-
-    def _kept(self) -> Iterator[tuple[Factors, int]]:
-        """The matrices, each as a product multiplies it, with their offsets."""
-        factors = {(f.matrix, f.by_out): f for x, _ in self.different for f in x.factors}
-        yield from ((factors[key], at) for key, at in self.matrices.items())
 
     def _records(self, each: int) -> tuple[Records, int, int]:
         """Stages with the rows of their links, their reads, their factors and the destinations of their results, in
@@ -179,7 +174,7 @@ class _Packer:
             pitch = self._padded(f)[1]
             factor["values"], factor["by_sample"], factor["terms"] = f.values.at, f.values.by_sample, f.values.terms
             factor["pitch"] = self._pitch(f.terms)
-            factor["at"], factor["slot"] = self.matrices[f.matrix, f.by_out], held.index(f.values) * area
+            factor["at"], factor["slot"] = self.matrices[f.matrix, f.by_out][0], held.index(f.values) * area
             factor["by_out"], factor["by_term"] = (pitch, 1) if f.by_out else (1, pitch)
         return int(factors["fresh"].sum())
 
@@ -225,7 +220,7 @@ class _Packer:
         head = np.zeros(1, rnn.CHAIN)
         head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, *made.turns, self.bits, 0)
         kept = np.zeros(len(self.matrices), rnn.MATRIX)
-        for n, (f, at) in enumerate(self._kept()):
+        for n, (at, f) in enumerate(self.matrices.values()):
             address, rows, columns, by_row = f.matrix
             part = 1 << self.bits if self.cluster > 1 else 0
             by_block, each_of = part * by_row if f.by_out else part, (part, 0) if f.by_out else (0, part)

@@ -111,11 +111,13 @@ def extent_of(template: l2.Template, rows: l2.Rows, row: int, dim: str) -> int:
     return extent
 
 
-def extents_of(template: l2.Template, rows: l2.Rows, row: int) -> list[int]:
-    """The extents of all dims in one row."""
+def outs_of(template: l2.Template, rows: l2.Rows, row: int, product: Product | None, samples: int) -> int:
+    """Outputs of a product in one row, or elements of a map, for each sample."""
+    if product is not None:
+        return extent_of(template, rows, row, product.out)
     nest = nest_of(template)
     assert nest is not None
-    return [extent_of(template, rows, row, d.name) for d in nest.dims]
+    return prod(extent_of(template, rows, row, d.name) for d in nest.dims) // samples
 
 
 def _reach(axis: l2.Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:

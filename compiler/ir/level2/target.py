@@ -5,7 +5,14 @@ Does not: name any backend.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+
+def generation(architecture: str) -> int:
+    """90 of `sm_90`, 103 of `sm_103a`; 0 of what is no GPU of NVIDIA."""
+    found = re.match(r"sm_(\d+)", architecture)
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)

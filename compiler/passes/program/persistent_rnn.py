@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Final
 
 import compiler.ir.level2.batch_independence as independence
@@ -33,7 +32,6 @@ from compiler.strategies.pins import Pins
 
 CHAIN, CLUSTER, SPREAD, LAUNCHES = "chain", "cluster", "spread", "launches"
 """The ways of a fork (compiler/strategies/forks.py)."""
-CLUSTER_GAIN: Final = 1.05
 LEAST: Final = 4
 """Launches of a chain, at least."""
 
@@ -216,17 +214,16 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int, samples: in
 
     for x in links:
         template, rows = merged.templates[x.template], merged.tables[x.template]
-        if (product := products[x.template]) is not None:
+        product = products[x.template]
+        outs.add(independence.outs_of(template, rows, x.lo, product, samples))
+        if product is not None:
             out, term = (independence.extent_of(template, rows, x.lo, dim) for dim in (product.out, product.term))
             matrix, values = (rows.arrays[f][x.lo] for f in (product.matrix, product.values))
             sides[matrix] = out, term
             terms += out * term
-            outs.add(out)
             if values in written or not panels:  # a stage begins with products
                 close()
             panels.setdefault((values, term), []).append(matrix)
-        else:
-            outs.add(prod(d for d in independence.extents_of(template, rows, x.lo)) // samples)
         written |= {rows.arrays[f.name][x.lo] for f in template.arrays if f.mode is not l2.Mode.READ}
     close()
     stored = 0
@@ -298,7 +295,7 @@ def _ways(
     if len(times) == 1:
         room = f"the {device.shared_block >> 10} KB that a processor has at most"
         reasons[LAUNCHES] = f"{what} do not fit into {room}"
-    rule = min(times, key=lambda way: times[way] * (CLUSTER_GAIN if way == CLUSTER else 1.0))
+    rule = min(times, key=lambda way: times[way] * (cost.CHAIN_CLUSTER_MARGIN if way == CLUSTER else 1.0))
     ways = (rule, *(w for w in times if w != rule))
     problem = problem_of(sums.links, samples, sorted(sums.sides.values()), sums.terms)
     return Fork(f"{scan}.{CHAIN}", problem, ways, reasons[rule])

@@ -217,6 +217,8 @@ CHAIN_STAGE_US, CHAIN_LINK_US, CHAIN_SAMPLE_US, CHAIN_TILE_US = 0.5, 0.08, 0.2, 
 these; measured on an H200 as what follows (rnn, lstm and gru of 64 to 256 units)."""
 CHAIN_CLUSTER_US: Final = 0.15
 """Until what blocks of a cluster give to each other has come."""
+CHAIN_CLUSTER_MARGIN: Final = 1.05
+"""What the estimate of clusters is multiplied by where it is compared with that of other ways."""
 CHAIN_KEPT_US: Final = 9e-6
 """Of an element of a matrix in registers and a sample."""
 CHAIN_READ_US, CHAIN_TERM_US = 1.7e-5, 1.9e-5
